@@ -1,0 +1,1 @@
+"""The use cases: probe, chat, settle. They see ports, never an adapter."""

@@ -1,0 +1,209 @@
+"""A conversation with one model, kept inside its window."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING
+
+import anyio
+import stamina
+
+from localctx.app.compaction import Engine
+from localctx.app.session import Meter, Session
+from localctx.core.accounting import truncated
+from localctx.core.events import Notice, Text, Thinking, Truncated, TurnEnded, UsageReported, WindowProbed
+from localctx.core.messages import History, Item, end_of
+from localctx.core.outgoing import defects, outgoing
+from localctx.core.window import Budget, EffectiveWindow, ModelReport, Source, assume
+from localctx.errors import DoesNotFit, LocalctxError, PromptRefused, ServerLoading
+from localctx.ports import Delta, Finished, Request
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from localctx.core.accounting import Count
+    from localctx.core.events import Event
+    from localctx.core.journal import Entry
+    from localctx.core.ladder import Policy
+    from localctx.ports import Estimator, Journal, Runtime
+
+__all__ = ["Chat", "Wishes"]
+
+_LOADING_SECONDS = 120.0
+_FEW = 64
+"""A reply with room for fewer tokens than this deserves a warning."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What the user asked of replies: the longest one in tokens, and the temperature; None leaves it to the server."""
+
+    max_tokens: int | None = None
+    temperature: float | None = None
+
+
+class Chat:
+    """Asks and answers. Every message is in the journal before it counts, and stays there whatever happens."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        report: ModelReport,
+        *,
+        journal: Journal,
+        estimator: Estimator,
+        policy: Policy,
+        emit: Callable[[Event], None],
+        system: str = "",
+        wishes: Wishes = Wishes(),
+    ) -> None:
+        self.runtime, self.session, self.wishes, self._emit = runtime, Session(journal), wishes, emit
+        self.meter = Meter(runtime, estimator)
+        self.window: EffectiveWindow = assume(report.window)
+        self.model = report.id
+        self.last_used = 0
+        self.engine = Engine(self.session, runtime, self.meter, policy, self._budget(), emit)
+        emit(WindowProbed(self.window, runtime.kind, runtime.url, report.id))
+        self.session.note("window", tokens=self.window.tokens, confidence=self.window.confidence, model=report.id)
+        if self.window.decided_by and self.window.decided_by.source is Source.ASSUMED:
+            emit(
+                Notice(
+                    "assumed",
+                    f"nobody states the window of {report.id}: assuming {self.window.tokens:,} tokens; pass --num-ctx to say it",
+                )
+            )
+        if system and not self.session.history.system:
+            self.session.add({"role": "system", "content": system})
+
+    def _budget(self) -> Budget:
+        return Budget.of(
+            self.window.tokens or 0, max_prompt=self.window.max_prompt, output_limit=self.wishes.max_tokens
+        )
+
+    async def ask(self, text: str) -> None:
+        """One turn: the user's words, what the ladder has to do, and the model's reply, told to `emit`.
+
+        Raises `DoesNotFit` where the words cannot be made to fit (they are withdrawn), and what `Runtime.chat` raises
+        (what was said until then is kept as interrupted).
+        """
+        asked = self.session.add({"role": "user", "content": text}, sync=True)
+        try:
+            await self._refuse_what_never_fits(asked)
+            await self._answer(await self.engine.settle())
+        except DoesNotFit:
+            self.session.withdraw(asked)
+            raise
+
+    async def used(self) -> int:
+        """The tokens that the next request would take, before new words."""
+        return (await self.meter.exact(outgoing(self.session.history))).tokens if self.session.history.turns else 0
+
+    async def _answer(self, used: Count) -> None:
+        try:
+            await self._reply(used)
+        except PromptRefused as refused:
+            self._adopt(refused.limit, used)
+            self._emit(Notice("refused", f"{refused}; making room for a window of {self.engine.budget.window:,}"))
+            used = await self.engine.settle(force=True)
+            try:
+                await self._reply(used)
+            except PromptRefused as again:
+                raise DoesNotFit(
+                    f"{again}; it was refused again at {used.tokens:,} tokens: pass a smaller --max-context"
+                ) from again
+
+    async def _refuse_what_never_fits(self, asked: Entry) -> None:
+        """Refuses a message that is larger than the window, before anything is compacted for it."""
+        history = self.session.history
+        alone = History(history.system).add(_opening(history, asked))
+        count = await self.meter.measure(alone, enough_below=self.engine.budget.due(self.engine.policy.clear))
+        if count.lower > self.engine.budget.max_prompt:
+            raise self._too_long(count)
+
+    def _too_long(self, used: Count) -> DoesNotFit:
+        decided, budget = self.window.decided_by, self.engine.budget
+        where = f" ({decided.where})" if decided else ""
+        return DoesNotFit(
+            f"the request needs {used.tokens:,} tokens ({used.how}), the window is {budget.window:,}{where} "
+            f"and takes a prompt of {budget.max_prompt:,}: shorten it, or serve a larger window (--num-ctx, or the server's -c)"
+        )
+
+    def _request(self, used: Count) -> Request:
+        messages, budget = outgoing(self.session.history), self.engine.budget
+        room = budget.reply(used.upper, self.wishes.max_tokens)
+        if room < 1:
+            raise self._too_long(used)
+        if found := defects(messages):
+            raise LocalctxError(f"this is a defect of localctx: the list to send is not valid ({'; '.join(found)})")
+        if room < min(_FEW, self.wishes.max_tokens or _FEW):
+            self._emit(Notice("little-room", f"only {room} tokens of {budget.window:,} are left for the reply"))
+        return Request(messages, room, self.wishes.temperature)
+
+    async def _reply(self, used: Count) -> None:
+        request = self._request(used)
+        through = self.session.history.last_seq
+        said = list[str]()
+        thought = list[str]()
+        try:
+            end = await self._stream(request, said, thought)
+        except (LocalctxError, anyio.get_cancelled_exc_class()):
+            if said:
+                self._keep(said, thought, complete=False)
+            raise
+        self._keep(said, thought, complete=True)
+        self._account(used, end, through)
+        self._emit(TurnEnded(end.reason, self.last_used, self.engine.budget.window))
+
+    async def _stream(self, request: Request, said: list[str], thought: list[str]) -> Finished:
+        """The end of a reply; waits for a model that is loading, but never repeats a stream that has begun."""
+        attempts = stamina.retry_context(
+            on=ServerLoading, attempts=None, timeout=_LOADING_SECONDS, wait_initial=0.5, wait_max=2.0
+        )
+        async for attempt in attempts:
+            with attempt:
+                if attempt.num == 2:  # noqa: PLR2004  said once, when the first try has failed
+                    self._emit(Notice("loading", f"{self.runtime.url} is still loading its model; waiting"))
+                async for piece in self.runtime.chat(request):
+                    if isinstance(piece, Finished):
+                        end = piece
+                    else:
+                        self._pass_on(piece, said, thought)
+        return end
+
+    def _pass_on(self, piece: Delta, said: list[str], thought: list[str]) -> None:
+        if piece.thinking:
+            thought.append(piece.thinking)
+            self._emit(Thinking(piece.thinking))
+        if piece.text:
+            said.append(piece.text)
+            self._emit(Text(piece.text))
+
+    def _keep(self, said: list[str], thought: list[str], *, complete: bool) -> None:
+        message: dict[str, object] = {"role": "assistant", "content": "".join(said)}
+        if thought:
+            message["reasoning_content"] = "".join(thought)
+        self.session.add(message, complete=complete, sync=True)
+
+    def _account(self, expected: Count, end: Finished, through: int) -> None:
+        self._emit(UsageReported(end.usage, expected))
+        self.session.note("usage", **asdict(end.usage))
+        reported = end.usage.prompt
+        if reported is not None and truncated(expected, reported):
+            self._emit(Truncated(expected, reported))
+            self._adopt(reported, expected)
+            self.meter.void()
+            return
+        self.meter.learn(end.usage, through)
+        self.last_used = (reported or expected.tokens) + (end.usage.completion or 0)
+
+    def _adopt(self, limit: int | None, used: Count) -> None:
+        """Goes by what the server has shown: its stated limit, or 70 % of what it refused (seed)."""
+        limit = limit if limit and limit > 0 else int(used.tokens * 0.7)
+        budget = self.engine.budget
+        if limit < budget.window:
+            self.engine.budget = Budget.of(limit, output_limit=self.wishes.max_tokens)
+            self.window = replace(self.window, tokens=limit, max_prompt=limit - 1)
+
+
+def _opening(history: History, asked: Entry) -> Item:
+    return next(unit for _, unit in history.units() if end_of(unit) == asked.seq)

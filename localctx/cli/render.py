@@ -1,0 +1,271 @@
+"""The only place that prints. People read stdout and stderr; with `--json`, stdout is for programs alone."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from localctx.core import events as e
+from localctx.core.ladder import Rung
+from localctx.errors import StoreUnusable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from localctx.core.window import EffectiveWindow, ModelReport, ServerReport
+    from localctx.hardware.machine import Machine
+
+__all__ = ["Renderer", "begin_log", "complain", "context_picture", "note", "out", "probe_json", "probe_table"]
+
+_log = logging.getLogger("localctx")
+_as_json = False
+
+
+def begin_log(path: Path | None, *, verbose: bool) -> None:
+    """Sends decisions to a file, and with `verbose` to stderr as well."""
+    _log.setLevel(logging.DEBUG if path or verbose else logging.CRITICAL)
+    _log.propagate = False
+    handlers: list[logging.Handler] = [logging.StreamHandler(sys.stderr)] if verbose else []
+    try:
+        handlers += [logging.FileHandler(path, encoding="utf-8", delay=False)] if path else []
+    except OSError as error:
+        raise StoreUnusable(
+            f"cannot write the log {path} ({error.strerror or error}); pass another --log-file"
+        ) from error
+    for handler in handlers:
+        handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+        _log.addHandler(handler)
+
+
+def out(text: str, *, end: str = "\n") -> None:
+    """Prints what was asked for."""
+    print(_printable(text, sys.stdout.encoding), end=end, flush=True)
+
+
+def note(text: str) -> None:
+    """Prints something beside it, to stderr."""
+    print(_dim(_printable(text, sys.stderr.encoding)), file=sys.stderr, flush=True)
+
+
+def complain(text: str, code: int) -> None:
+    """Prints why the program ends: one line, or an `error` event."""
+    line = " ".join(text.split())
+    _log.error("error exit_code=%d", code)
+    if _as_json:
+        out(json.dumps(_event("error", message=line, exit_code=code)))
+    else:
+        print(_printable(f"localctx: {line}", sys.stderr.encoding), file=sys.stderr, flush=True)
+
+
+def _printable(text: str, encoding: str | None) -> str:
+    """The text without what would steer the terminal, in characters that it can show."""
+    safe = "".join(char if char in "\n\t" or char.isprintable() else "\ufffd" for char in text)
+    return safe.encode(encoding or "utf-8", "replace").decode(encoding or "utf-8", "replace")
+
+
+def _dim(text: str) -> str:
+    colour = sys.stderr.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+    return f"\x1b[2m{text}\x1b[0m" if colour else text
+
+
+# --- events -------------------------------------------------------------------------------------------------------
+
+
+class Renderer:
+    """Renders events as they come: for people, or as JSON lines."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        global _as_json  # noqa: PLW0603  an error that ends the program is rendered in the same form
+        _as_json = as_json
+        self._json = as_json
+        self._midline = False
+
+    def __call__(self, event: e.Event) -> None:
+        """Renders one event."""
+        _log_event(event)
+        if self._json:
+            out(json.dumps(_as_object(event), ensure_ascii=False))
+        elif isinstance(event, e.Text):
+            out(event.text, end="")
+            self._midline = not event.text.endswith("\n")
+        elif line := _line(event):
+            self.end_line()
+            note(line)
+
+    def end_line(self) -> None:
+        """Ends a line of text that is open."""
+        if self._midline:
+            out("")
+            self._midline = False
+
+    def end(self, finish: str, session: str | None, **totals: float) -> None:
+        """The end of a run."""
+        self.end_line()
+        if self._json:
+            out(json.dumps(_event("end", finish=finish, session=session, totals=totals)))
+
+
+def _line(event: e.Event) -> str:
+    """What a person is told of an event, or nothing."""
+    match event:
+        case e.WindowProbed(window, runtime, url, model):
+            return f"{model} on {runtime} at {url}: {window_text(window)}"
+        case e.PressureRaised(used, window):
+            return f"context {used * 100 // window}% full of {window:,} tokens: will auto-compact soon"
+        case e.RungBegun(Rung.COMPACT, used, window):
+            return f"context window {used * 100 // window}% full ({used:,} of {window:,} tokens): compacting"
+        case e.RungTaken():
+            return _rung_line(event)
+        case e.Truncated(expected, reported):
+            return f"the server dropped context in silence: {reported:,} of {expected.tokens:,} prompt tokens arrived ({expected.how})"
+        case e.Notice(_, text):
+            return text
+    return ""
+
+
+def _rung_line(event: e.RungTaken) -> str:
+    saved = event.tokens_before - event.tokens_after
+    shrunk = f"{event.messages_before} -> {event.messages_after} messages (saved about {saved:,} tokens, {event.seconds:.1f} s)"
+    match event.rung:
+        case Rung.COMPACT:
+            who = "a summary by the model" if event.how == "model" else "the record alone, no summary by the model"
+            return f"compacted {shrunk}, {who}"
+        case Rung.TRIM:
+            return f"still over budget: dropped the oldest without summarizing them, {shrunk}; they stay in the journal"
+        case _:
+            return f"cleared old tool results, {shrunk}"
+
+
+def window_text(window: EffectiveWindow) -> str:
+    """A window with its source, for people."""
+    if window.tokens is None or window.decided_by is None:
+        return "window unknown"
+    below = f", lowered by the ceiling {window.ceiling:,}" if window.ceiling == window.tokens else ""
+    return f"window {window.tokens:,} tokens, {window.confidence} ({window.decided_by.where}{below})"
+
+
+def _log_event(event: e.Event) -> None:
+    if not isinstance(event, e.Text | e.Thinking):
+        _log.info("%s", json.dumps({key: value for key, value in _as_object(event).items() if key != "at"}))
+
+
+def _event(kind: str, **fields: object) -> dict[str, object]:
+    return {"type": kind, "at": datetime.now(UTC).isoformat(timespec="milliseconds"), **fields}
+
+
+_TYPES = {e.PressureRaised: "pressure", e.RungTaken: "rung", e.RungBegun: "rung-begun", e.TurnEnded: "turn"}
+
+
+def _as_object(event: e.Event) -> dict[str, object]:
+    match event:
+        case e.WindowProbed(window, runtime, url, model):
+            return _event("window", runtime=runtime, url=url, model=model, **_window_json(window))
+        case e.UsageReported(usage, expected):
+            return _event("usage", **asdict(usage), expected=asdict(expected))
+        case e.Truncated(expected, reported):
+            return _event("truncated", expected=asdict(expected), reported=reported)
+    return _event(_TYPES.get(type(event)) or type(event).__name__.lower(), **asdict(event))
+
+
+# --- probe --------------------------------------------------------------------------------------------------------
+
+
+def _window_json(window: EffectiveWindow) -> dict[str, Any]:
+    return {
+        "effective": window.tokens,
+        "confidence": window.confidence,
+        "max_prompt": window.max_prompt,
+        "ceiling": window.ceiling,
+        "decided_by": asdict(window.decided_by) if window.decided_by else None,
+        "readings": [asdict(reading) for reading in window.readings],
+    }
+
+
+def probe_json(machine: Machine, reports: Sequence[ServerReport], took: float) -> None:
+    """The probe's answer for programs; `took` is in seconds."""
+    document = {
+        "schema": 1,
+        "took_ms": round(took * 1000),
+        "machine": asdict(machine),
+        "runtimes": [_report_json(report) for report in reports],
+    }
+    out(json.dumps(document, ensure_ascii=False, indent=1))
+
+
+def _report_json(report: ServerReport) -> dict[str, object]:
+    return {
+        "runtime": report.runtime,
+        "url": report.url,
+        "version": report.version,
+        "status": report.status,
+        "error": report.error,
+        "models": [_model_json(model) for model in report.models],
+    }
+
+
+def _model_json(model: ModelReport) -> dict[str, object]:
+    return {
+        "id": model.id,
+        "loaded": model.loaded,
+        "trained": model.trained,
+        "slots": model.slots,
+        "shared_pool": model.shared_pool,
+        "template": model.template,
+        "window": _window_json(model.window),
+        "memory": {"model_bytes": model.model_bytes},
+        "warnings": [asdict(warning) for warning in model.warnings],
+    }
+
+
+def probe_table(reports: Sequence[ServerReport], *, quiet_down: bool) -> None:
+    """The probe's answer for people; addresses where nothing answers are named in one line with `quiet_down`."""
+    shown = [report for report in reports if not (quiet_down and report.status == "down")]
+    for report in shown:
+        version = f" {report.version}" if report.version else ""
+        out(f"{report.runtime or 'unknown server'}{version} at {report.url}: {report.status}")
+        if report.error:
+            out(f"  ! {report.error}")
+        for model in report.models:
+            _model_lines(model)
+    quiet = [report.url.removeprefix("http://") for report in reports if report not in shown]
+    if quiet:
+        note(f"nothing answers at {', '.join(quiet)}")
+
+
+def _model_lines(model: ModelReport) -> None:
+    window, tokens = model.window, model.window.tokens
+    out(f"  {model.id}{'' if model.loaded else ' (not loaded)'}")
+    shown = "unknown" if tokens is None else f"{tokens:,}"
+    where = window.decided_by.where if window.decided_by else "nobody says it"
+    out(f"    window    {shown:>9}  {window.confidence}  ({where})")
+    if window.ceiling is not None:
+        out(f"    ceiling   {window.ceiling:>9,}  only lowers the window")
+    facts: Mapping[str, object] = {"trained": model.trained, "slots": model.slots, "template": model.template}
+    for name, value in facts.items():
+        if value is not None:
+            out(f"    {name:<9} {f'{value:,}' if isinstance(value, int) else value:>9}")
+    for warning in model.warnings:
+        out(f"    ! {warning.code}: {warning.text}")
+        out(f"      fix: {warning.fix}")
+
+
+_WIDTH = 40
+_SIGNS = {"system": "S", "checkpoint": "C", "user": "u", "assistant": "a", "tools": "t", "free": ".", "reserve": "r"}
+
+
+def context_picture(fills: Mapping[str, int], used: int, window: int, reserve: int, source: str) -> None:
+    """The meter: what fills the window, as a bar and a list; sizes are scaled to the tokens in use."""
+    scale = used / max(sum(fills.values()), 1)
+    parts = {name: round(tokens * scale) for name, tokens in fills.items() if tokens}
+    kept = min(reserve, max(window - used, 0))
+    parts |= {"free": max(window - used - kept, 0), "reserve": kept}
+    out(f"{used:,} of {window:,} tokens used ({used * 100 // window}%); {source}")
+    out("[" + "".join(_SIGNS[name] * round(tokens * _WIDTH / window) for name, tokens in parts.items()) + "]")
+    for name, tokens in parts.items():
+        out(f"  {_SIGNS[name]} {name:<10} {tokens:>9,}  {tokens * 100 / window:5.1f}%")

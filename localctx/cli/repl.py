@@ -1,0 +1,115 @@
+"""The chat on a terminal: a line editor, a meter in the bottom bar, and commands that begin with a slash."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import anyio
+from prompt_toolkit import PromptSession
+from prompt_toolkit.completion import WordCompleter
+from prompt_toolkit.history import InMemoryHistory
+
+from localctx.cli.render import context_picture, note, out, window_text
+from localctx.core.ladder import fills
+from localctx.errors import LocalctxError, StoreUnusable
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from localctx.app.chat import Chat
+    from localctx.cli.render import Renderer
+
+__all__ = ["talk"]
+
+
+async def talk(chat: Chat, render: Renderer) -> None:
+    """Reads and answers until `/exit` or the end of the input. Ctrl-C stops a reply, not the program."""
+    note("type a message, /help for commands, /exit or Ctrl-D to leave")
+    editor: PromptSession[str] = PromptSession(
+        history=InMemoryHistory(),
+        completer=WordCompleter(list(_COMMANDS), sentence=True),
+        bottom_toolbar=lambda: _meter(chat),
+    )
+    while True:
+        try:
+            line = (await editor.prompt_async("> ")).strip()
+        except KeyboardInterrupt:
+            continue
+        except EOFError:
+            return
+        if line == "/exit":
+            return
+        if line:
+            await _interruptible(_answer, chat, render, line)
+
+
+async def _answer(chat: Chat, render: Renderer, line: str) -> None:
+    try:
+        if line.startswith("/"):
+            await _COMMANDS.get(line.split(maxsplit=1)[0], _unknown)(chat, render)
+        else:
+            await chat.ask(line)
+    except StoreUnusable:
+        raise
+    except LocalctxError as error:
+        render.end_line()
+        note(f"{error}")
+    render.end_line()
+
+
+async def _interruptible(
+    work: Callable[[Chat, Renderer, str], Awaitable[None]], chat: Chat, render: Renderer, line: str
+) -> None:
+    """Runs until done, or until Ctrl-C, which cancels the work alone."""
+    import signal
+
+    async with anyio.create_task_group() as group:
+
+        async def watch() -> None:
+            with anyio.open_signal_receiver(signal.SIGINT) as signals:
+                async for _ in signals:
+                    render.end_line()
+                    note("stopped; what was said is kept")
+                    group.cancel_scope.cancel()
+
+        group.start_soon(watch)
+        await work(chat, render, line)
+        group.cancel_scope.cancel()
+
+
+def _meter(chat: Chat) -> str:
+    window = chat.engine.budget.window
+    source = chat.window.decided_by.source if chat.window.decided_by else chat.window.confidence
+    return f" {chat.model} | {chat.last_used:,} of {window:,} tokens ({chat.last_used * 100 // window}%) | {source} "
+
+
+async def _context(chat: Chat, _render: Renderer) -> None:
+    budget = chat.engine.budget
+    used = await chat.used()
+    context_picture(
+        fills(chat.session.history, chat.meter.size), used, budget.window, budget.reserve, window_text(chat.window)
+    )
+
+
+async def _compact(chat: Chat, _render: Renderer) -> None:
+    if not await chat.engine.compact():
+        note("nothing is old enough to be worth compacting")
+
+
+async def _help(_chat: Chat, _render: Renderer) -> None:
+    for name, what in _HELP.items():
+        out(f"{name:<10} {what}")
+
+
+async def _unknown(_chat: Chat, _render: Renderer) -> None:
+    note(f"no such command; there are {', '.join(_HELP)}")
+
+
+_HELP = {
+    "/context": "what fills the window, and where its size comes from",
+    "/compact": "compact now",
+    "/help": "this list",
+    "/exit": "leave (the session stays: localctx run --continue)",
+}
+
+_COMMANDS = {"/context": _context, "/compact": _compact, "/help": _help, "/exit": _unknown}

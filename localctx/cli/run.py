@@ -1,0 +1,145 @@
+"""`localctx run`: one answer, or a chat on a terminal, kept inside the window that is really served."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from localctx.cli.models import fetching
+from localctx.cli.options import ApiKeyEnv, AsJson, MaxContext, Model, NumCtx, RuntimeKind
+
+if TYPE_CHECKING:
+    from localctx.cli.render import Renderer
+    from localctx.config import Settings
+    from localctx.stores.journal import FileJournal, MemoryJournal
+
+__all__ = ["command"]
+
+_MOST_INPUT = 16 * 2**20
+
+
+def command(
+    prompt: Annotated[str | None, typer.Argument(help="What to ask; without it, a chat on a terminal.")] = None,
+    model: Model = None,
+    url: Annotated[str | None, typer.Option("--url", help="The server's address.")] = None,
+    runtime: RuntimeKind = None,
+    num_ctx: NumCtx = None,
+    max_context: MaxContext = None,
+    system: Annotated[str | None, typer.Option("--system", help="The system prompt, or @FILE.")] = None,
+    policy: Annotated[str | None, typer.Option("--policy", help="How the window is kept: ladder or none.")] = None,
+    max_tokens: Annotated[int | None, typer.Option("--max-tokens", help="The longest reply, in tokens.")] = None,
+    temperature: Annotated[float | None, typer.Option("--temperature", help="Sampling temperature.")] = None,
+    session: Annotated[str | None, typer.Option("--session", help="A session by name; made if it is new.")] = None,
+    go_on: Annotated[bool, typer.Option("--continue", help="Go on with the newest session.")] = False,
+    resume: Annotated[str | None, typer.Option("--resume", help="Go on with this session.")] = None,
+    ephemeral: Annotated[bool, typer.Option("--ephemeral", help="Keep nothing on disk.")] = False,
+    api_key_env: ApiKeyEnv = None,
+    as_json: AsJson = False,
+) -> None:
+    """Talk to a local model and never lose the thread: the window is probed, kept, and compacted when it fills."""
+    import anyio
+
+    from localctx import wiring
+    from localctx.cli.render import Renderer
+
+    render = Renderer(as_json=as_json)
+    flags = {
+        "model": model,
+        "url": url,
+        "runtime": runtime,
+        "num_ctx": num_ctx,
+        "max_context_tokens": max_context,
+        "system": system,
+        "policy": policy,
+        "max_tokens": max_tokens,
+        "temperature": temperature,
+        "api_key_env": api_key_env,
+    }
+    given = wiring.settings(flags)
+    text = _asked(prompt)
+    if text is None and (as_json or not sys.stdout.isatty()):
+        raise typer.BadParameter("nothing was asked: pass a PROMPT, or pipe one in")
+    wiring.policy(given)
+    journal = _journal(session, resume, go_on=go_on, ephemeral=ephemeral)
+    anyio.run(_run, given, text, journal, render)
+
+
+def _asked(prompt: str | None) -> str | None:
+    """The prompt with what was piped in as its context; None where a chat is meant."""
+    from localctx.errors import Misuse
+
+    piped = ""
+    if not sys.stdin.isatty():
+        raw = sys.stdin.buffer.read(_MOST_INPUT + 1)
+        if len(raw) > _MOST_INPUT:
+            raise Misuse(
+                f"more than {_MOST_INPUT:,} bytes were piped in; no local window holds that: pass a part of it"
+            )
+        piped = raw.decode("utf-8", "replace").strip()
+    return "\n\n".join(text for text in (prompt, piped) if text and text.strip()) or None
+
+
+def _journal(session: str | None, resume: str | None, *, go_on: bool, ephemeral: bool) -> FileJournal | MemoryJournal:
+    from localctx import wiring
+    from localctx.errors import Misuse
+    from localctx.stores.journal import MemoryJournal
+
+    if sum((session is not None, resume is not None, go_on, ephemeral)) > 1:
+        raise Misuse("--session, --resume, --continue and --ephemeral exclude each other; pass one")
+    if ephemeral:
+        return MemoryJournal()
+    if resume is not None:
+        return wiring.sessions().resume(resume)
+    return wiring.sessions().newest() if go_on else wiring.sessions().create(session)
+
+
+async def _run(given: Settings, text: str | None, journal: FileJournal | MemoryJournal, render: Renderer) -> None:
+    from localctx import wiring
+    from localctx.app.chat import Chat, Wishes
+    from localctx.core.events import Notice
+    from localctx.tokenizers.estimate import ClassEstimate
+
+    system = _text_or_file(given.system or "")
+    with fetching() as progress:
+        async with wiring.connect(given, progress) as connection:
+            if connection.notice:
+                render(Notice("embedded", connection.notice))
+            chat = Chat(
+                connection.runtime,
+                connection.model,
+                journal=journal,
+                estimator=ClassEstimate(),
+                policy=wiring.policy(given),
+                emit=render,
+                system=system,
+                wishes=Wishes(given.max_tokens, given.temperature),
+            )
+            if text is None:
+                from localctx.cli.repl import talk
+
+                await talk(chat, render)
+            else:
+                await chat.ask(text)
+            render.end("done", _session_name(journal), tokens=chat.last_used)
+
+
+def _session_name(journal: FileJournal | MemoryJournal) -> str | None:
+    path = getattr(journal, "path", None)
+    return None if path is None else path.parent.name
+
+
+def _text_or_file(text: str) -> str:
+    """The text, or for `@FILE` what the file holds."""
+    from pathlib import Path
+
+    from localctx.errors import Misuse
+
+    if not text.startswith("@"):
+        return text
+    try:
+        with Path(text[1:]).expanduser().open(encoding="utf-8", errors="replace") as file:
+            return file.read(_MOST_INPUT).strip()
+    except OSError as error:
+        raise Misuse(f"cannot read the system prompt {text[1:]} ({error.strerror or error})") from error

@@ -1,0 +1,1 @@
+"""Decisions as values: pure functions over immutable data, standard library only."""

@@ -1,0 +1,126 @@
+"""What happens, as values: what shells render and scripts read. Sizes are tokens, times are seconds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from localctx.core.accounting import Count, Usage
+    from localctx.core.ladder import Rung
+    from localctx.core.window import EffectiveWindow
+
+__all__ = [
+    "Event",
+    "Notice",
+    "PressureRaised",
+    "RungBegun",
+    "RungTaken",
+    "Text",
+    "Thinking",
+    "Truncated",
+    "TurnEnded",
+    "UsageReported",
+    "WindowProbed",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class WindowProbed:
+    """The window that the run goes by, and whose it is."""
+
+    window: EffectiveWindow
+    runtime: str
+    url: str
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A piece of the reply."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Thinking:
+    """A piece of the model's reasoning."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class UsageReported:
+    """What the server reported of a reply, and what was expected of its prompt."""
+
+    usage: Usage
+    expected: Count
+
+
+@dataclass(frozen=True, slots=True)
+class PressureRaised:
+    """The window fills: past the warning threshold, said once until the next compaction."""
+
+    used: int
+    window: int
+
+
+@dataclass(frozen=True, slots=True)
+class RungBegun:
+    """A rung that takes a while has begun."""
+
+    rung: Rung
+    used: int
+    window: int
+
+
+@dataclass(frozen=True, slots=True)
+class RungTaken:
+    """A rung was taken: sizes before and after, how (`model`, `machine`), and the seconds that it took."""
+
+    rung: Rung
+    how: str
+    tokens_before: int
+    tokens_after: int
+    messages_before: int
+    messages_after: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something that a person should know; `code` is stable."""
+
+    code: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Truncated:
+    """The silent truncation alarm: the server reports fewer prompt tokens than were sent."""
+
+    expected: Count
+    reported: int
+
+
+@dataclass(frozen=True, slots=True)
+class TurnEnded:
+    """A reply is over. `finish` is the server's reason, or `interrupted`."""
+
+    finish: str
+    used: int
+    window: int
+
+
+Event: TypeAlias = (
+    WindowProbed
+    | Text
+    | Thinking
+    | UsageReported
+    | PressureRaised
+    | RungBegun
+    | RungTaken
+    | Notice
+    | Truncated
+    | TurnEnded
+)

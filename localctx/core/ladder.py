@@ -1,0 +1,355 @@
+"""The ladder: which rung is due, and what each rung does to a history. Nothing here asks anybody anything.
+
+A rung's outcome is an *effect*: data that says what changes (stub texts, a cut, a checkpoint), never the parameters that
+led to it, so that a replay does not depend on the constants of the day.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, TypeAlias
+
+from localctx.core.checkpoint import Checkpoint, machine_half, render
+from localctx.core.messages import (
+    History,
+    Interjection,
+    Message,
+    Said,
+    Step,
+    ToolCall,
+    ToolCycle,
+    ToolResult,
+    end_of,
+    plain,
+)
+from localctx.errors import Misuse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from localctx.core.window import Budget
+
+__all__ = [
+    "POLICIES",
+    "Cleared",
+    "Compacted",
+    "Effect",
+    "Policy",
+    "Rung",
+    "Standing",
+    "Stub",
+    "Withdrawn",
+    "apply",
+    "choose_cut",
+    "clear",
+    "next_rung",
+    "standing",
+    "tail_tokens",
+    "trim",
+]
+
+
+class Rung(StrEnum):
+    """The rungs, cheapest first."""
+
+    CLEAR = "clear"
+    WARN = "warn"
+    COMPACT = "compact"
+    TRIM = "trim"
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """When each rung is due, as shares of the window (defaults: the seed's), and what is protected.
+
+    `rungs` are those that the policy takes at all. Raises `Misuse` where the thresholds are out of order.
+    """
+
+    name: str = "ladder"
+    rungs: frozenset[Rung] = frozenset(Rung)
+    clear: float = 0.50
+    warn: float = 0.70
+    compact: float = 0.80
+    trim: float = 0.95
+    trim_to: float = 0.50
+    protected_cycles: int = 5
+    protected_share: float = 0.40
+    clearable_tokens: int = 256
+    clear_gain: float = 0.20
+    compact_gain: float = 0.10
+
+    def __post_init__(self) -> None:
+        """Checks the order clear < warn < compact < trim, each strictly between 0 and 1."""
+        order = [(rung.value, float(getattr(self, rung.value))) for rung in Rung]
+        for (one, low), (other, high) in zip([("0", 0.0), *order], [*order, ("1", 1.0)], strict=True):
+            if not low < high:
+                shown = ", ".join(f"{name} {value:g}" for name, value in order)
+                raise Misuse(f"thresholds must rise strictly from 0 to 1 ({shown}): {one} is not below {other}")
+
+    def threshold(self, rung: Rung) -> float:
+        """The share of the window at which a rung is due."""
+        return float(getattr(self, rung.value))
+
+
+POLICIES: Mapping[str, Policy] = {
+    "ladder": Policy(),
+    "none": Policy(name="none", rungs=frozenset()),
+}
+
+
+# --- effects ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Stub:
+    """What stands in a cleared place: of the result on line `seq`, or of the arguments of `call_id` in that cycle."""
+
+    seq: int
+    text: str
+    call_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cleared:
+    """Old bodies were replaced by stubs."""
+
+    stubs: tuple[Stub, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """All that ends at or before line `checkpoint.through` is now the checkpoint."""
+
+    checkpoint: Checkpoint
+
+
+@dataclass(frozen=True, slots=True)
+class Withdrawn:
+    """What came from line `since` on was taken back; it stays in the journal."""
+
+    since: int
+
+
+Effect: TypeAlias = Cleared | Compacted | Withdrawn
+
+
+def apply(history: History, effect: Effect) -> History:
+    """The history after an effect: the one way in which a rung changes anything, live and in a replay."""
+    match effect:
+        case Compacted(checkpoint):
+            return replace(history.split(checkpoint.through)[1], checkpoint=checkpoint)
+        case Withdrawn(since):
+            return history.before(since)
+        case Cleared(stubs):
+            texts = {(stub.seq, stub.call_id): stub.text for stub in stubs}
+            turns = (replace(t, steps=tuple(_stubbed(s, texts) for s in t.steps)) for t in history.turns)
+            return replace(history, turns=tuple(turns))
+
+
+def _stubbed(step: Step, texts: Mapping[tuple[int, str | None], str]) -> Step:
+    if not isinstance(step, ToolCycle):
+        return step
+    results = tuple(
+        replace(r, content=texts[r.seq, None], cleared=True) if (r.seq, None) in texts else r for r in step.results
+    )
+    calls = tuple(replace(c, arguments=texts.get((step.seq, c.id), c.arguments)) for c in step.calls)
+    return replace(step, results=results, calls=calls)
+
+
+# --- sizes --------------------------------------------------------------------------------------------------------
+
+_FRAMING = 5
+
+
+def unit_size(unit: Message | Step, size: Callable[[str], int]) -> int:
+    """About how many tokens a unit takes in a request."""
+    match unit:
+        case Interjection():
+            return unit_size(unit.message, size)
+        case Message():
+            return _FRAMING + size(plain(unit.content)) + size(unit.extra)
+        case Said():
+            return _FRAMING + size(plain(unit.content)) + size(unit.thinking or "")
+        case ToolCycle():
+            calls = sum(size(call.name) + size(call.arguments) for call in unit.calls)
+            results = sum(_FRAMING + size(plain(result.content)) for result in unit.results)
+            return _FRAMING + size(plain(unit.content)) + size(unit.thinking or "") + calls + results
+
+
+def history_size(history: History, size: Callable[[str], int]) -> int:
+    """About how many tokens a history takes in a request."""
+    lead = size(render(history.checkpoint)) if history.checkpoint else 0
+    system = sum(unit_size(message, size) for message in history.system)
+    return lead + system + sum(unit_size(unit, size) for _, unit in history.units())
+
+
+def fills(history: History, size: Callable[[str], int]) -> dict[str, int]:
+    """About how many tokens each kind of content takes: system, checkpoint, user, assistant, tools."""
+    kinds = {Message: "user", Interjection: "user", Said: "assistant", ToolCycle: "tools"}
+    found = {
+        "system": sum(unit_size(message, size) for message in history.system),
+        "checkpoint": size(render(history.checkpoint)) if history.checkpoint else 0,
+        "user": 0,
+        "assistant": 0,
+        "tools": 0,
+    }
+    for _, unit in history.units():
+        found[kinds[type(unit)]] += unit_size(unit, size)
+    return found
+
+
+# --- deciding -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a history stands: tokens used, and what clearing and compacting would free."""
+
+    used: int
+    clearable: int = 0
+    compactable: int = 0
+
+
+def next_rung(at: Standing, budget: Budget, policy: Policy, taken: frozenset[Rung]) -> Rung | None:
+    """The cheapest rung that is due, worth its price and not yet taken in this pass; None where the request may go.
+
+    Clearing must free a fifth of the window, since each rewrite costs a new prefill; compaction a tenth of the budget.
+    Trimming is the floor: it is due past its threshold whatever it frees.
+    """
+    gains = {
+        Rung.CLEAR: at.clearable >= budget.window * policy.clear_gain,
+        Rung.COMPACT: at.compactable >= budget.prompt * policy.compact_gain,
+        Rung.TRIM: True,
+    }
+    for rung, pays in gains.items():
+        if rung not in policy.rungs or rung in taken or not pays:
+            continue
+        if at.used > budget.due(policy.threshold(rung)) - (rung is Rung.CLEAR):
+            return rung
+    return None
+
+
+def standing(history: History, used: int, budget: Budget, policy: Policy, size: Callable[[str], int]) -> Standing:
+    """What the rungs could free now; sizes are scaled from the estimate to the count `used`."""
+    if used < budget.due(policy.clear):
+        return Standing(used)
+    scale = used / max(history_size(history, size), 1)
+    stubs = clear(history, budget, policy, size).stubs
+    cleared = sum(_freed(history, stub, size) for stub in stubs)
+    return Standing(used, int(cleared * scale), int(_compactable(history, budget, size) * scale))
+
+
+def _freed(history: History, stub: Stub, size: Callable[[str], int]) -> int:
+    for _, unit in history.units():
+        if isinstance(unit, ToolCycle) and unit.seq <= stub.seq <= end_of(unit):
+            bodies = [plain(r.content) for r in unit.results if r.seq == stub.seq and stub.call_id is None]
+            bodies += [c.arguments for c in unit.calls if c.id == stub.call_id and unit.seq == stub.seq]
+            return sum(size(body) for body in bodies) - size(stub.text)
+    return 0
+
+
+def _compactable(history: History, budget: Budget, size: Callable[[str], int]) -> int:
+    cut = choose_cut(history, tail_tokens(budget.window), size)
+    if cut is None:
+        return 0
+    covered, _ = history.split(cut)
+    before = history_size(replace(covered, system=()), size)
+    return before - size(render(machine_half(covered, cut, budget.window, size)))
+
+
+# --- rungs --------------------------------------------------------------------------------------------------------
+
+_TAIL_SHARE, _TAIL_LEAST, _TAIL_MOST = 0.20, 8_000, 40_000
+
+
+def tail_tokens(window: int) -> int:
+    """The tokens that a compaction keeps word for word: a fifth of the window, 8k to 40k, a quarter below 32k (seed)."""
+    return min(max(int(window * _TAIL_SHARE), min(_TAIL_LEAST, window // 4)), _TAIL_MOST)
+
+
+def choose_cut(history: History, room: int, size: Callable[[str], int]) -> int | None:
+    """The line up to which a history is covered, so that the newest units within `room` stay; None: nothing is older.
+
+    The newest unit stays whatever its size, and so do the unanswered messages of the user.
+    """
+    units = [unit for _, unit in history.units()]
+    kept = max(_newest(history), 1)
+    room -= sum(unit_size(unit, size) for unit in units[-kept:])
+    while kept < len(units) and (room := room - unit_size(units[-kept - 1], size)) >= 0:
+        kept += 1
+    return end_of(units[-kept - 1]) if kept < len(units) else None
+
+
+def _newest(history: History) -> int:
+    """How many of the last units are messages that nobody has answered."""
+    return len(history.turns[-1].opening) if history.turns and not history.turns[-1].steps else 1
+
+
+def clear(history: History, budget: Budget, policy: Policy, size: Callable[[str], int]) -> Cleared:
+    """Stubs for every large body outside the protected cycles: results, and long arguments of old calls."""
+    cycles = [unit for _, unit in history.units() if isinstance(unit, ToolCycle)]
+    room, protected = int(budget.prompt * policy.protected_share), 0
+    for cycle in reversed(cycles[-policy.protected_cycles :]):
+        room -= unit_size(cycle, size)
+        if room < 0 and protected:
+            break
+        protected += 1
+    stubs = list[Stub]()
+    for cycle in cycles[: len(cycles) - protected]:
+        stubs += _stubs(cycle, policy.clearable_tokens, size)
+    return Cleared(tuple(stubs))
+
+
+def _stubs(cycle: ToolCycle, least: int, size: Callable[[str], int]) -> list[Stub]:
+    names = {call.id: call.name for call in cycle.calls}
+    results = [
+        Stub(result.seq, _result_stub(names.get(result.call_id, "tool"), result, size))
+        for result in cycle.results
+        if not result.cleared and size(plain(result.content)) >= least
+    ]
+    calls = [
+        Stub(cycle.seq, text, call.id) for call in cycle.calls if (text := _argument_stub(call, cycle.seq, least, size))
+    ]
+    return results + calls
+
+
+_ENDS = 60
+
+
+def _result_stub(name: str, result: ToolResult, size: Callable[[str], int]) -> str:
+    body = plain(result.content)
+    head, tail = " ".join(body[:_ENDS].split()), " ".join(body[-_ENDS:].split())
+    return f"[cleared: result of {name}, ~{size(body):,} tokens, begins {head!r}, ends {tail!r}; recall #{result.seq}]"
+
+
+def _argument_stub(call: ToolCall, seq: int, least: int, size: Callable[[str], int]) -> str | None:
+    """The call's arguments with each long text replaced; a JSON object still, with all its keys."""
+    try:
+        arguments = json.loads(call.arguments)
+    except ValueError:
+        return None
+    if not isinstance(arguments, dict):
+        return None
+    short = {
+        key: f"[cleared: ~{size(value):,} tokens; recall #{seq}]"
+        if isinstance(value, str) and size(value) >= least
+        else value
+        for key, value in arguments.items()
+    }
+    return json.dumps(short, ensure_ascii=False) if short != arguments else None
+
+
+def trim(history: History, budget: Budget, policy: Policy, size: Callable[[str], int]) -> Compacted | None:
+    """Drops the oldest units unread, down to about half of the window, behind a checkpoint that the machine wrote.
+
+    None where nothing is older than what must stay.
+    """
+    target = int(budget.window * policy.trim_to)
+    fixed = history_size(replace(history, turns=()), size)
+    cut = choose_cut(history, max(target - fixed, 0), size)
+    if cut is None:
+        return None
+    covered, _ = history.split(cut)
+    return Compacted(machine_half(covered, cut, budget.window, size))

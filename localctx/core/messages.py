@@ -1,0 +1,235 @@
+"""The history that a model will read: a tree of turns and steps, never a flat list.
+
+A `Turn` is what a user opened and the ordered steps that followed. Tool results live inside the cycle of the call
+that asked for them, so a result without its call cannot be written down, and a cut between steps never splits a pair.
+Each leaf carries `seq`, the number of the journal line that brought it; a history lists its leaves by rising `seq`.
+`extra` holds, as JSON text, the fields of the wire message that have no place of their own, so that nothing is lost.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from localctx.core.checkpoint import Checkpoint
+
+__all__ = [
+    "Content",
+    "History",
+    "Interjection",
+    "Item",
+    "Message",
+    "Part",
+    "Said",
+    "Step",
+    "ToolCall",
+    "ToolCycle",
+    "ToolResult",
+    "Turn",
+    "plain",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One typed part of a content: its `kind`, its `text` if it has one, and `raw`, the wire's JSON, unless it is plain text."""
+
+    kind: str
+    text: str = ""
+    raw: str = ""
+
+
+Content: TypeAlias = str | tuple[Part, ...] | None
+
+
+def plain(content: Content) -> str:
+    """The text of a content; a part that is not text stands as its kind in brackets."""
+    if content is None or isinstance(content, str):
+        return content or ""
+    return "\n".join(part.text or f"[{part.kind}]" for part in content)
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """Words that are not the model's: of the user, the system, a developer, or of a role that nobody knows."""
+
+    role: str
+    content: Content
+    extra: str = ""
+    seq: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """One call that the model made; `arguments` is JSON text as the model wrote it, perhaps malformed."""
+
+    id: str
+    name: str
+    arguments: str
+    extra: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What a tool answered. `cleared`: the body was replaced by a stub and lives in the journal only."""
+
+    call_id: str
+    content: Content
+    extra: str = ""
+    seq: int = 0
+    cleared: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCycle:
+    """The calls of one assistant message with their results, in the order in which those came."""
+
+    content: Content
+    calls: tuple[ToolCall, ...]
+    results: tuple[ToolResult, ...] = ()
+    thinking: str | None = None
+    extra: str = ""
+    seq: int = 0
+
+    @property
+    def pending(self) -> tuple[ToolCall, ...]:
+        """The calls that have no result yet."""
+        answered = {result.call_id for result in self.results}
+        return tuple(call for call in self.calls if call.id not in answered)
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """Text of the model without calls; not `complete` when it was interrupted."""
+
+    content: Content
+    thinking: str | None = None
+    complete: bool = True
+    extra: str = ""
+    seq: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Interjection:
+    """Words in the middle of a turn."""
+
+    message: Message
+
+    @property
+    def seq(self) -> int:
+        """The journal line of its message."""
+        return self.message.seq
+
+
+Step: TypeAlias = ToolCycle | Said | Interjection
+Item: TypeAlias = Message | Said | ToolCycle | ToolResult | Interjection
+
+
+def end_of(step: Step | Message) -> int:
+    """The last `seq` inside a step or a message."""
+    if isinstance(step, ToolCycle) and step.results:
+        return step.results[-1].seq
+    return step.seq
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One or more opening messages of the user (none where a history begins in the middle) and what followed."""
+
+    opening: tuple[Message, ...] = ()
+    steps: tuple[Step, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """The system's words, an optional checkpoint that stands for older turns, and the turns."""
+
+    system: tuple[Message, ...] = ()
+    checkpoint: Checkpoint | None = None
+    turns: tuple[Turn, ...] = ()
+
+    def add(self, item: Item) -> History:
+        """The history with one item more, placed where it belongs; every item has a place."""
+        match item:
+            case Message(role="user"):
+                return self._open(item)
+            case Message(role="system" | "developer") if not self.turns and self.checkpoint is None:
+                return replace(self, system=(*self.system, item))
+            case Message():
+                return self._step(Interjection(item))
+            case ToolResult():
+                return self._answer(item)
+            case _:
+                return self._step(item)
+
+    def units(self) -> Iterator[tuple[int, Message | Step]]:
+        """Each opening message and each step in order, with the index of its turn: a cut may fall between any two."""
+        for index, turn in enumerate(self.turns):
+            for unit in (*turn.opening, *turn.steps):
+                yield index, unit
+
+    @property
+    def last_seq(self) -> int:
+        """The `seq` of the newest leaf; 0 where there is none."""
+        return max((end_of(unit) for _, unit in self.units()), default=0)
+
+    def messages(self) -> int:
+        """How many messages the wire would carry, the checkpoint left out."""
+        inside = sum(1 + (len(unit.results) if isinstance(unit, ToolCycle) else 0) for _, unit in self.units())
+        return len(self.system) + inside
+
+    def split(self, cut: int) -> tuple[History, History]:
+        """What ends at or before `cut`, and the rest; the checkpoint goes with the older part, the system with both."""
+        older = tuple(kept for turn in self.turns if (kept := _filtered(turn, cut, older=True)) is not None)
+        newer = tuple(kept for turn in self.turns if (kept := _filtered(turn, cut, older=False)) is not None)
+        return replace(self, turns=older), History(self.system, None, newer)
+
+    def before(self, seq: int) -> History:
+        """The history without the items from `seq` on."""
+        turns = tuple(kept for turn in self.turns if (kept := _truncated(turn, seq)) is not None)
+        return replace(self, system=tuple(m for m in self.system if m.seq < seq), turns=turns)
+
+    def _open(self, message: Message) -> History:
+        if self.turns and not self.turns[-1].steps:
+            last = self.turns[-1]
+            return replace(self, turns=(*self.turns[:-1], replace(last, opening=(*last.opening, message))))
+        return replace(self, turns=(*self.turns, Turn((message,))))
+
+    def _step(self, step: Step) -> History:
+        last = self.turns[-1] if self.turns else Turn()
+        return replace(self, turns=(*self.turns[:-1], replace(last, steps=(*last.steps, step))))
+
+    def _answer(self, result: ToolResult) -> History:
+        cycle = self.turns[-1].steps[-1] if self.turns and self.turns[-1].steps else None
+        if not isinstance(cycle, ToolCycle) or result.call_id not in {call.id for call in cycle.pending}:
+            return self._step(Interjection(Message("tool", result.content, _with_id(result), result.seq)))
+        answered = replace(cycle, results=(*cycle.results, result))
+        last = self.turns[-1]
+        return replace(self, turns=(*self.turns[:-1], replace(last, steps=(*last.steps[:-1], answered))))
+
+
+def _with_id(result: ToolResult) -> str:
+    """The extra fields of a result that answers no open call, its id among them."""
+    return json.dumps({"tool_call_id": result.call_id, **json.loads(result.extra or "{}")})
+
+
+def _filtered(turn: Turn, cut: int, *, older: bool) -> Turn | None:
+    opening = tuple(message for message in turn.opening if (message.seq <= cut) is older)
+    steps = tuple(step for step in turn.steps if (end_of(step) <= cut) is older)
+    return Turn(opening, steps) if opening or steps else None
+
+
+def _truncated(turn: Turn, seq: int) -> Turn | None:
+    opening = tuple(message for message in turn.opening if message.seq < seq)
+    steps = tuple(_shortened(step, seq) for step in turn.steps if step.seq < seq)
+    return Turn(opening, steps) if opening or steps else None
+
+
+def _shortened(step: Step, seq: int) -> Step:
+    if isinstance(step, ToolCycle):
+        return replace(step, results=tuple(result for result in step.results if result.seq < seq))
+    return step

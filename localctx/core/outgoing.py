@@ -1,0 +1,163 @@
+"""What is sent: a history flattened into a list that every chat template takes, and the one validator of such lists.
+
+One system message at most; the checkpoint folded into the first user message, never a message of its own; neighbours of
+the same role joined; every result behind its call; every call answered, if only with a marked stand-in.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from localctx.core.checkpoint import render
+from localctx.core.messages import History, Interjection, Message, Said, Step, ToolCycle, plain
+from localctx.core.transcript import FOREIGN, write
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+__all__ = ["NO_RESULT", "WireMessage", "defects", "outgoing", "texts"]
+
+WireMessage: TypeAlias = dict[str, object]
+
+NO_RESULT = "[interrupted: no result]"
+"""Stands for the result of a call that never got one."""
+
+_GO_ON = "(The conversation goes on.)"
+
+
+def outgoing(history: History, *, ask: str = "") -> list[WireMessage]:
+    """The wire messages of a history, repaired where a server would refuse them.
+
+    `ask` is one more text from the user, at the end of the list: joined to the last user message where that is last.
+    """
+    messages: list[WireMessage] = []
+    system = "\n\n".join(text for message in history.system if (text := plain(message.content)))
+    if system:
+        messages.append({"role": "system", "content": system})
+    if history.checkpoint:
+        _push(messages, {"role": "user", "content": render(history.checkpoint)})
+    units = [unit for _, unit in history.units()]
+    for index, unit in enumerate(units):
+        _emit(messages, unit, last=index == len(units) - 1 and not ask)
+    if ask:
+        _push(messages, {"role": "user", "content": ask})
+    return messages
+
+
+def _emit(messages: list[WireMessage], unit: Message | Step, *, last: bool) -> None:
+    match unit:
+        case Interjection():
+            _emit(messages, unit.message, last=last)
+        case Message(role="user"):
+            _push(messages, {"role": "user", "content": _sent(unit)})
+        case Message():
+            _push(messages, {"role": "user", "content": _as_note(unit)})
+        case Said():
+            _push(messages, _assistant(unit))
+        case ToolCycle():
+            _push(messages, _assistant(unit))
+            messages.extend(_wire(write(result)) for result in unit.results)
+            if not last:
+                messages.extend(
+                    {"role": "tool", "tool_call_id": call.id, "content": NO_RESULT} for call in unit.pending
+                )
+
+
+def _wire(message: object) -> WireMessage:
+    return message if isinstance(message, dict) else {}
+
+
+def _sent(message: Message) -> object:
+    content = _wire(write(message)).get("content")
+    return "" if content is None else content
+
+
+def _as_note(message: Message) -> str:
+    text = message.extra if message.role == FOREIGN else plain(message.content)
+    return f"[{message.role}] {text}"
+
+
+def _assistant(unit: Said | ToolCycle) -> WireMessage:
+    message = _wire(write(unit))
+    kept: WireMessage = {key: message[key] for key in ("role", "content", "reasoning_content") if key in message}
+    if isinstance(unit, ToolCycle):
+        return kept | {"tool_calls": message["tool_calls"]}
+    if message.get("content") is None:
+        kept["content"] = ""
+    return kept
+
+
+def _push(messages: list[WireMessage], message: WireMessage) -> None:
+    """Appends a message, or joins it to the last one where both are the user's, or both plainly the assistant's."""
+    last = messages[-1] if messages else None
+    if message["role"] == "assistant" and (last is None or last["role"] == "system"):
+        messages.append({"role": "user", "content": _GO_ON})
+        last = messages[-1]
+    if last is None or last["role"] != message["role"] or "tool_calls" in last:
+        messages.append(message)
+        return
+    content = _joined(last.get("content"), message.get("content"))
+    messages[-1] = last | message | {"content": content}
+
+
+def _joined(one: object, other: object) -> object:
+    if not one or not other:
+        return one or other or ""
+    if isinstance(one, str) and isinstance(other, str):
+        return f"{one}\n\n{other}"
+    return [*_parts(one), *_parts(other)]
+
+
+def _parts(content: object) -> list[object]:
+    return content if isinstance(content, list) else [{"type": "text", "text": content}]
+
+
+def defects(messages: Sequence[WireMessage]) -> list[str]:
+    """What a strict server would refuse in a list; empty for every list that `outgoing` makes of a history with a user."""
+    found = list[str]()
+    roles = [str(message.get("role")) for message in messages]
+    if "user" not in roles:
+        found.append("no user message")
+    if "system" in roles[1:]:
+        found.append("a system message after the first")
+    found += [f"unknown role {role}" for role in set(roles) - {"system", "user", "assistant", "tool"}]
+    plainly = [role for role in roles if role != "system"]
+    if plainly and plainly[0] != "user":
+        found.append(f"begins with {plainly[0]}")
+    found += [
+        f"two {role} messages in a row at {index}"
+        for index, role in enumerate(roles[1:], 1)
+        if role == roles[index - 1] and role in {"user", "assistant"}
+    ]
+    return found + _unpaired(messages)
+
+
+def _unpaired(messages: Sequence[WireMessage]) -> list[str]:
+    found, open_calls = list[str](), list[str]()
+    for index, message in enumerate(messages):
+        if message.get("role") == "tool":
+            call = str(message.get("tool_call_id"))
+            if call in open_calls:
+                open_calls.remove(call)
+            else:
+                found.append(f"the result at {index} answers no open call ({call})")
+            continue
+        found += [f"call {call} has no result before message {index}" for call in open_calls]
+        calls = message.get("tool_calls")
+        open_calls = (
+            [str(call.get("id")) for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
+        )
+    if open_calls and messages[-1].get("role") not in {"assistant", "tool"}:
+        found.append("calls are open at the end")
+    return found
+
+
+def texts(value: object) -> Iterator[str]:
+    """Every text inside wire messages: what a summary of them may speak of."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        yield from texts(list(value.values()))
+    elif isinstance(value, list):
+        for inner in value:
+            yield from texts(inner)

@@ -1,0 +1,1 @@
+"""One server a file: its wire types, its readings, its quirks."""

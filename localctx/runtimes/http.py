@@ -1,0 +1,138 @@
+"""The one place that makes HTTP clients: bounded in size and time, no redirects, no proxies, keys for one origin only."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import anyio
+import httpx
+import msgspec
+
+from localctx.errors import Misuse, NotARuntime, ServerFailed, Unreachable
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+__all__ = ["Answer", "ask", "client", "translated"]
+
+CONNECT_SECONDS = 1.0
+SILENCE_SECONDS = 120.0
+"""How long a stream may be silent: llama-server sends a comment every 30 s while it prefills."""
+
+_ANSWER_BYTES = 4 * 2**20
+_STREAM_BYTES = 64 * 2**20
+
+
+class _Bounded(httpx.AsyncByteStream):
+    def __init__(self, stream: httpx.AsyncByteStream, limit: int) -> None:
+        self._stream, self._left = stream, limit
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for chunk in self._stream:
+            self._left -= len(chunk)
+            if self._left < 0:
+                raise httpx.DecodingError("the answer is larger than any that a runtime gives")
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+class _BoundedTransport(httpx.AsyncBaseTransport):
+    """Stops an answer that is too large, or packed so that it could become so."""
+
+    def __init__(self, inner: httpx.AsyncBaseTransport) -> None:
+        self._inner = inner
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        response = await self._inner.handle_async_request(request)
+        if response.headers.get("content-encoding", "identity") != "identity" or not isinstance(
+            response.stream, httpx.AsyncByteStream
+        ):
+            await response.aclose()
+            raise httpx.DecodingError("the answer is compressed, which was not asked for")
+        limit = _STREAM_BYTES if "text/event-stream" in response.headers.get("content-type", "") else _ANSWER_BYTES
+        response.stream = _Bounded(response.stream, limit)
+        return response
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+def client(url: str, key: str | None = None, transport: httpx.AsyncBaseTransport | None = None) -> httpx.AsyncClient:
+    """A client for one server. Raises `Misuse` where `url` is no http or https address."""
+    try:
+        base = httpx.URL(url if "://" in url else f"http://{url}")
+    except httpx.InvalidURL as error:
+        raise Misuse(f"{url!r} is no address ({error}); write it like http://127.0.0.1:8080") from error
+    if base.scheme not in {"http", "https"} or not base.host:
+        raise Misuse(f"{url!r} is no http address; write it like http://127.0.0.1:8080")
+    headers = {"Accept-Encoding": "identity"} | ({"Authorization": f"Bearer {key}"} if key else {})
+    return httpx.AsyncClient(
+        base_url=base,
+        headers=headers,
+        timeout=httpx.Timeout(SILENCE_SECONDS, connect=CONNECT_SECONDS),
+        transport=_BoundedTransport(transport or httpx.AsyncHTTPTransport()),
+        follow_redirects=False,
+        trust_env=False,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A whole answer: status, headers, and the body as JSON, or as text where it is none."""
+
+    status: int
+    headers: httpx.Headers
+    body: object
+
+
+async def ask(http: httpx.AsyncClient, method: str, path: str, *, json: object = None, seconds: float = 5.0) -> Answer:
+    """One exchange with a deadline. Raises `Unreachable`, `NotARuntime` or `ServerFailed`."""
+    with translated(http):
+        with anyio.move_on_after(seconds):
+            response = await http.request(method, path, json=json)
+            return Answer(response.status_code, response.headers, body_of(response.content))
+    raise ServerFailed(f"{address(http)}{path} gave no answer within {seconds:g} s; it may be busy or hung: try again")
+
+
+@contextmanager
+def translated(http: httpx.AsyncClient) -> Iterator[None]:
+    """Turns the errors of the connection into ours."""
+    try:
+        yield
+    except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+        raise Unreachable(
+            f"nothing answers at {address(http)} ({_reason(error)}); start a server there or pass another --url"
+        ) from error
+    except httpx.ReadTimeout as error:
+        raise ServerFailed(
+            f"{address(http)} was silent for {SILENCE_SECONDS:g} s; it may be hung: look at its log"
+        ) from error
+    except (httpx.RemoteProtocolError, httpx.DecodingError) as error:
+        raise NotARuntime(
+            f"{address(http)} does not talk as a model server does ({_reason(error)}); check the port"
+        ) from error
+    except httpx.TransportError as error:
+        raise ServerFailed(f"{address(http)} broke off ({_reason(error)}); look at its log, then try again") from error
+
+
+def address(http: httpx.AsyncClient) -> str:
+    """The address of a client, for people: without credentials."""
+    url = http.base_url.copy_with(username=None, password=None)
+    return str(url).rstrip("/")
+
+
+def body_of(content: bytes) -> object:
+    """A body as JSON, or as text where it is none."""
+    try:
+        return msgspec.json.decode(content)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return content.decode("utf-8", "replace")
+
+
+def _reason(error: Exception) -> str:
+    text = str(error) or type(error).__name__
+    return "connection refused" if "All connection attempts failed" in text else text

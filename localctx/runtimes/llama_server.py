@@ -1,0 +1,263 @@
+"""llama.cpp's server (`llama-server`, and the embedded one): its readings, its exact counts, its chat."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from pathlib import PurePath
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from localctx.core.accounting import Count
+from localctx.core.window import Advice, ModelReport, Reading, ServerReport, Source, Status, reconcile
+from localctx.errors import LocalctxError, Unreachable
+from localctx.runtimes import openai_chat
+from localctx.runtimes.http import Answer, address, ask, client
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    import httpx
+
+    from localctx.core.outgoing import WireMessage
+    from localctx.ports import Piece, Request
+
+__all__ = ["LlamaServer", "Pins", "serves"]
+
+
+_T = TypeVar("_T")
+
+
+class Pins(msgspec.Struct, frozen=True):
+    """What the user asks of a window, with the place it was asked in: a pin and a ceiling."""
+
+    pin: Reading | None = None
+    ceiling: int | None = None
+
+
+class _Settings(msgspec.Struct):
+    n_ctx: int = 0
+
+
+class _Props(msgspec.Struct):
+    default_generation_settings: _Settings = msgspec.field(default_factory=_Settings)
+    role: str | None = None
+    total_slots: int | None = None
+    model_alias: str | None = None
+    model_path: str | None = None
+    build_info: str | None = None
+    chat_template: str | None = None
+    chat_template_caps: dict[str, bool] | None = None
+    is_sleeping: bool = False
+
+
+class _Meta(msgspec.Struct):
+    n_ctx: int = 0
+    n_ctx_train: int = 0
+    size: int = 0
+
+
+class _Launch(msgspec.Struct):
+    value: str = "loaded"
+    args: list[str] = []
+
+
+class _Model(msgspec.Struct):
+    id: str = ""
+    aliases: list[str] = []
+    meta: _Meta | None = None
+    status: _Launch | None = None
+
+
+class _Models(msgspec.Struct):
+    data: list[_Model] = []
+
+
+_PROPS = "/props default_generation_settings.n_ctx"
+
+
+class LlamaServer:
+    """One llama-server at `url`; `model` is checked against what it serves, empty takes whatever is there."""
+
+    kind = "llama-server"
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        model: str = "",
+        key: str | None = None,
+        pins: Pins | None = None,
+        kind: str = "llama-server",
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self._http = client(url, key, transport)
+        self._pins = pins or Pins()
+        self._counts = True
+        self.kind, self.model, self.url = kind, model, address(self._http)
+
+    async def probe(self) -> ServerReport:
+        """What the server says now; loads and wakes nothing."""
+        try:
+            props = await ask(self._http, "GET", "/props")
+        except Unreachable as error:
+            return self._report(Status.DOWN, error=str(error))
+        except LocalctxError as error:
+            return self._report(Status.ERROR, error=str(error))
+        if (status := _trouble(props)) is not None:
+            return self._report(status, error=_TROUBLE[status].format(url=self.url, http=props.status))
+        if not _is_llama(props):
+            return ServerReport(None, self.url, Status.ERROR, error=_not_llama(self.url, props))
+        try:
+            models = await ask(self._http, "GET", "/v1/models")
+            said, listed = _convert(props.body, _Props), _convert(models.body, _Models)
+        except (LocalctxError, msgspec.ValidationError) as error:
+            return self._report(
+                Status.ERROR, error=f"{self.url} answers /props or /v1/models in a form that cannot be read ({error})"
+            )
+        reports = tuple(self._model(model, said) for model in listed.data)
+        return self._report(Status.UP, version=said.build_info, models=reports)
+
+    async def count(self, messages: Sequence[WireMessage]) -> Count | None:
+        """The server's own count of the rendered chat; None where this server has no such endpoint."""
+        if not self._counts:
+            return None
+        answer = await ask(
+            self._http, "POST", "/v1/chat/completions/input_tokens", json=self._body(messages), seconds=60
+        )
+        match answer.body:
+            case {"input_tokens": int(tokens)} if answer.status == 200:  # noqa: PLR2004
+                return Count(tokens, 0, "llama-server input_tokens")
+        self._counts = answer.status in {401, 503}
+        return None
+
+    async def chat(self, request: Request) -> AsyncIterator[Piece]:
+        """Streams a reply."""
+        body: dict[str, object] = self._body(request.messages) | {"max_tokens": request.max_tokens}
+        if request.temperature is not None:
+            body["temperature"] = request.temperature
+        if request.schema is not None:
+            form = {"name": "notes", "strict": True, "schema": request.schema}
+            body["response_format"] = {"type": "json_schema", "json_schema": form}
+        async for piece in openai_chat.stream(self._http, "/v1/chat/completions", body):
+            yield piece
+
+    async def close(self) -> None:
+        """Closes the connections."""
+        await self._http.aclose()
+
+    def _body(self, messages: Sequence[WireMessage]) -> dict[str, object]:
+        return {"messages": list(messages)} | ({"model": self.model} if self.model else {})
+
+    def _report(
+        self,
+        status: Status,
+        *,
+        version: str | None = None,
+        error: str | None = None,
+        models: tuple[ModelReport, ...] = (),
+    ) -> ServerReport:
+        return ServerReport(self.kind, self.url, status, version, error, models)
+
+    def _model(self, model: _Model, props: _Props) -> ModelReport:
+        router = props.role == "router"
+        meta, launch = model.meta or _Meta(), model.status or _Launch()
+        loaded = launch.value in {"loaded", "sleeping"}
+        readings = [Reading(Source.SERVED, *self._served(meta, props, router=router))] if loaded else []
+        readings += _launched(launch.args) if router and not loaded else []
+        readings += [Reading(Source.TRAINED, meta.n_ctx_train, f"{self.kind} /v1/models meta.n_ctx_train")]
+        readings += [self._pins.pin] if self._pins.pin else []
+        slots = None if router else props.total_slots
+        window = reconcile(readings, ceiling=self._pins.ceiling)
+        shared = window.tokens is not None and self.kind == "llama-server" and (slots or 1) > 1
+        return ModelReport(
+            id=_name(model, props),
+            loaded=loaded,
+            window=window,
+            trained=meta.n_ctx_train or None,
+            slots=slots,
+            template=None if router else _template(props),
+            model_bytes=meta.size or None,
+            warnings=_advice(window.tokens or 0, slots or 1, shared=shared, tools=props.chat_template_caps),
+        )
+
+    def _served(self, meta: _Meta, props: _Props, *, router: bool) -> tuple[int, str]:
+        if router:
+            return meta.n_ctx, f"{self.kind} /v1/models meta.n_ctx"
+        return props.default_generation_settings.n_ctx, f"{self.kind} {_PROPS}"
+
+
+def serves(report: ModelReport, wanted: str) -> bool:
+    """Whether a model is the one that was asked for: by its id, or by its file's name with or without the ending."""
+    path = PurePath(report.id)
+    return not wanted or wanted in {report.id, path.name, path.stem}
+
+
+def _convert(body: object, kind: type[_T]) -> _T:
+    return msgspec.convert(body, kind, strict=False)
+
+
+_TROUBLE = {
+    Status.LOADING: "{url} is still loading its model (HTTP {http}); wait and ask again",
+    Status.UNAUTHORIZED: "{url} wants another key (HTTP {http}); set LOCALCTX_API_KEY or pass --api-key-env NAME",
+}
+
+
+def _trouble(answer: Answer) -> Status | None:
+    match answer.status:
+        case 401 | 403:
+            return Status.UNAUTHORIZED
+        case 503:
+            return Status.LOADING
+    return None
+
+
+def _is_llama(answer: Answer) -> bool:
+    return answer.status == 200 and isinstance(answer.body, dict) and "default_generation_settings" in answer.body  # noqa: PLR2004
+
+
+def _not_llama(url: str, answer: Answer) -> str:
+    kind = answer.headers.get("content-type", "no content type").partition(";")[0][:60]
+    return (
+        f"{url} answers, but not as a llama-server (/props: HTTP {answer.status}, {kind}); "
+        "this version reads llama-server and the embedded runtime: check the port"
+    )
+
+
+def _name(model: _Model, props: _Props) -> str:
+    """What people call the model: its alias, or the name of its file rather than the path."""
+    name = model.id or props.model_alias or props.model_path or "?"
+    return PurePath(name).name if "/" in name and name.endswith(".gguf") else name
+
+
+def _launched(args: Sequence[str]) -> list[Reading]:
+    """What a model that is not loaded would be served with, by its launch arguments."""
+    given = {flag: value for flag, value in itertools.pairwise(args) if value.isdecimal()}
+    size = next((int(given[flag]) for flag in ("-c", "--ctx-size") if flag in given), 0)
+    slots = next((int(given[flag]) for flag in ("-np", "--parallel") if flag in given), 1)
+    return [Reading(Source.CONFIGURED, size // max(slots, 1), "llama-server /v1/models status.args")]
+
+
+def _template(props: _Props) -> str | None:
+    """The chat template's fingerprint: it is part of what a count depends on."""
+    if not props.chat_template:
+        return None
+    return hashlib.sha256(props.chat_template.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+
+
+def _advice(window: int, slots: int, *, shared: bool, tools: dict[str, bool] | None) -> tuple[Advice, ...]:
+    found = []
+    if shared:
+        found.append(
+            Advice(
+                "shared-pool",
+                f"{slots} slots may share one pool of {window:,} tokens: the window holds only while nobody else uses it",
+                "restart llama-server with -np 1, or with --no-kv-unified to split it",
+            )
+        )
+    if tools is not None and tools.get("supports_tools") is False:
+        found.append(
+            Advice("no-tools", "its chat template drops tools in silence", "serve a model whose template has tools")
+        )
+    return tuple(found)

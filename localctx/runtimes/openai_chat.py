@@ -1,0 +1,154 @@
+"""The OpenAI chat dialect: streamed replies, and what its error bodies become."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NoReturn
+
+import msgspec
+from httpx_sse import EventSource
+
+from localctx.core.accounting import Usage
+from localctx.core.overflow import Kind, Verdict, classify
+from localctx.errors import ModelMissing, NotARuntime, PromptRefused, ServerFailed, ServerLoading, Unauthorized
+from localctx.ports import Delta, Finished, Piece
+from localctx.runtimes.http import address, body_of, translated
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator, Mapping
+
+    import httpx
+
+__all__ = ["refuse", "stream"]
+
+
+class _Delta(msgspec.Struct):
+    content: str | None = None
+    reasoning_content: str | None = None
+    tool_calls: list[object] | None = None
+
+
+class _Choice(msgspec.Struct):
+    delta: _Delta = msgspec.field(default_factory=_Delta)
+    finish_reason: str | None = None
+
+
+class _Details(msgspec.Struct):
+    cached_tokens: int | None = None
+
+
+class _Usage(msgspec.Struct):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    prompt_tokens_details: _Details | None = None
+
+
+class _Timings(msgspec.Struct):
+    prompt_ms: float | None = None
+    predicted_ms: float | None = None
+
+
+class _Chunk(msgspec.Struct):
+    choices: list[_Choice] = []
+    usage: _Usage | None = None
+    timings: _Timings | None = None
+    error: object = None
+
+
+async def stream(http: httpx.AsyncClient, path: str, body: Mapping[str, object]) -> AsyncIterator[Piece]:
+    """The pieces of a streamed reply; the last is `Finished`. Raises what `Runtime.chat` promises."""
+    request = {**body, "stream": True, "stream_options": {"include_usage": True}}
+    end = _End()
+    with translated(http):
+        async with http.stream("POST", path, json=request) as response:
+            if response.status_code != 200 or "text/event-stream" not in response.headers.get("content-type", ""):  # noqa: PLR2004
+                body_said = body_of(await response.aread())
+                refuse(http, classify(response.status_code, body_said), response.status_code)
+            async for event in EventSource(response).aiter_sse():
+                if event.data != "[DONE]":
+                    for piece in end.take(_decode(http, event.data)):
+                        yield piece
+    yield end.finished(http)
+
+
+class _End:
+    """What the chunks of a stream say about its end."""
+
+    def __init__(self) -> None:
+        self._reason: str | None = None
+        self._usage = Usage()
+        self._called = False
+
+    def take(self, chunk: _Chunk) -> Iterator[Delta]:
+        """Notes what a chunk says, and passes on its text."""
+        self._usage = _usage(chunk) or self._usage
+        for choice in chunk.choices:
+            self._reason = choice.finish_reason or self._reason
+            self._called = self._called or bool(choice.delta.tool_calls)
+            if choice.delta.content or choice.delta.reasoning_content:
+                yield Delta(choice.delta.content or "", choice.delta.reasoning_content or "")
+
+    def finished(self, http: httpx.AsyncClient) -> Finished:
+        """The end of the stream. `[DONE]` proves nothing: only a finish reason does."""
+        if self._reason is None:
+            raise ServerFailed(
+                f"{address(http)} ended its reply without a finish reason: it died or was stopped; look at its log"
+            )
+        return Finished(self._reason, self._usage, self._called)
+
+
+def _decode(http: httpx.AsyncClient, data: str) -> _Chunk:
+    try:
+        chunk = msgspec.json.decode(data, type=_Chunk, strict=False)
+    except msgspec.DecodeError as error:
+        raise ServerFailed(f"{address(http)} sent a piece that is no chat chunk ({error}): {data[:60]!r}") from error
+    if chunk.error is not None:
+        refuse(http, classify(200, {"error": chunk.error}), 200)
+    return chunk
+
+
+def _usage(chunk: _Chunk) -> Usage | None:
+    if chunk.usage is None:
+        return None
+    timings = chunk.timings or _Timings()
+    details = chunk.usage.prompt_tokens_details or _Details()
+    return Usage(
+        chunk.usage.prompt_tokens,
+        chunk.usage.completion_tokens,
+        details.cached_tokens,
+        _seconds(timings.prompt_ms),
+        _seconds(timings.predicted_ms),
+    )
+
+
+def _seconds(milliseconds: float | None) -> float | None:
+    return None if milliseconds is None else milliseconds / 1000
+
+
+_NEXT = {
+    Kind.POOL_EXHAUSTED: "its slots share one pool and another request fills it; wait for that one, or restart it with -np 1",
+    Kind.SERVER_MEMORY: "it is out of memory; unload another model, or serve a smaller window",
+    Kind.BAD_HISTORY: "its chat template refuses the list of messages",
+}
+
+
+def refuse(http: httpx.AsyncClient, verdict: Verdict, status: int) -> NoReturn:
+    """Raises the error that a verdict calls for."""
+    where, said = address(http), " ".join(verdict.message.split())[:300] or "no message"
+    match verdict.kind:
+        case Kind.OK:
+            raise NotARuntime(f"{where} answers a chat with something else (HTTP {status}); it is no model server")
+        case Kind.PROMPT_TOO_LONG | Kind.OUTPUT_CAP:
+            raise PromptRefused(f"{where} refuses the request as too long: {said}", verdict.limit)
+        case Kind.RETRY:
+            raise ServerLoading(
+                f"{where} is not ready (HTTP {status}: {said}); wait until the model is loaded, then try again"
+            )
+        case Kind.UNAUTHORIZED:
+            raise Unauthorized(
+                f"{where} refuses the key (HTTP {status}: {said}); set LOCALCTX_API_KEY or pass --api-key-env NAME"
+            )
+        case Kind.MODEL_MISSING:
+            raise ModelMissing(f"{where} does not know that (HTTP {status}: {said}); see localctx probe for its models")
+        case kind:
+            step = _NEXT.get(kind, "look at its log")
+            raise ServerFailed(f"{where} answers with an error (HTTP {status}: {said}); {step}")

@@ -1,0 +1,175 @@
+"""The journal on disk: append-only JSON lines, private, written by one program at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from localctx.core.journal import Entry, check_header, decode, encode, header, open_begins
+from localctx.errors import JournalDamaged, Misuse, NothingFound, StoreUnusable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+__all__ = ["FileJournal", "MemoryJournal", "Sessions"]
+
+_FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND
+_ID = re.compile(r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$")
+
+
+class MemoryJournal:
+    """A journal that is gone with the program (`--ephemeral`)."""
+
+    def __init__(self) -> None:
+        self._entries: list[Entry] = []
+
+    def entries(self) -> Sequence[Entry]:
+        """All entries so far, in order."""
+        return tuple(self._entries)
+
+    def append(self, kind: str, body: Mapping[str, object], *, sync: bool = False) -> Entry:  # noqa: ARG002  the port's signature
+        """Keeps one entry."""
+        entry = Entry(_next(self._entries), _now(), kind, body)
+        self._entries.append(entry)
+        return entry
+
+
+class FileJournal:
+    """`journal.jsonl` of one session: locked while it is open, read whole when it is opened.
+
+    A last line that was torn by a crash is cut off; begins that were never committed are closed as aborted. Raises
+    `StoreUnusable` where the file cannot be used or another program writes it, `JournalDamaged` for a line within it
+    that is no entry.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._file = os.fdopen(os.open(path, _FLAGS, 0o600), "a+b")
+        except OSError as error:
+            raise _unusable(path.parent, error) from error
+        try:
+            self._open()
+        except BaseException:
+            self._file.close()
+            raise
+
+    def _open(self) -> None:
+        _lock(self._file.fileno(), self.path)
+        self._file.seek(0)
+        lines = self._file.read().split(b"\n")
+        torn = lines.pop()
+        if torn:
+            self._file.truncate(self._file.seek(0, os.SEEK_END) - len(torn))
+        if lines:
+            check_header(lines[0].decode("utf-8", "replace"))
+            self._entries = list(_decoded(lines, self.path))
+        else:
+            self._entries = []
+            self._write(header(self.path.parent.name, _now()), sync=True)
+        for begun in open_begins(self._entries):
+            self.append("abort", {"begin": begun}, sync=True)
+
+    def entries(self) -> Sequence[Entry]:
+        """All entries so far, in order."""
+        return tuple(self._entries)
+
+    def append(self, kind: str, body: Mapping[str, object], *, sync: bool = False) -> Entry:
+        """Writes one entry before it counts; `sync` waits until it would survive a power failure."""
+        entry = Entry(_next(self._entries), _now(), kind, body)
+        self._write(encode(entry), sync=sync)
+        self._entries.append(entry)
+        return entry
+
+    def _write(self, line: str, *, sync: bool) -> None:
+        start = self._file.seek(0, os.SEEK_END)
+        try:
+            self._file.write(line.encode() + b"\n")
+            self._file.flush()
+            if sync:
+                os.fsync(self._file.fileno())
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                self._file.truncate(start)
+            raise _unusable(self.path, error) from error
+
+    def close(self) -> None:
+        """Gives the file back; what was written stays."""
+        self._file.close()
+
+
+class Sessions:
+    """The sessions under a data directory."""
+
+    def __init__(self, home: Path) -> None:
+        self._root = home / "sessions"
+
+    def create(self, name: str | None = None) -> FileJournal:
+        """A session by this name, or a new one; opened for writing."""
+        name = name or f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{os.urandom(2).hex()}"
+        if not _ID.match(name):
+            raise Misuse(f"session name {name!r}: use letters, digits, '.', '_' and '-', at most 100, not '.' first")
+        return FileJournal(self._root / name / "journal.jsonl")
+
+    def resume(self, name: str) -> FileJournal:
+        """The session by this name. Raises `NothingFound` where there is none."""
+        if not _ID.match(name) or not (self._root / name / "journal.jsonl").is_file():
+            known = ", ".join(self._names()[:3]) or "none yet"
+            raise NothingFound(f"no session {name!r} under {self._root} (newest: {known})")
+        return self.create(name)
+
+    def newest(self) -> FileJournal:
+        """The session that was written last. Raises `NothingFound` where there is none."""
+        names = self._names()
+        if not names:
+            raise NothingFound(f"no session to continue under {self._root}; start one with: localctx run")
+        return self.create(names[0])
+
+    def _names(self) -> list[str]:
+        try:
+            found = [path for path in self._root.glob("*/journal.jsonl") if _ID.match(path.parent.name)]
+            return [path.parent.name for path in sorted(found, key=lambda p: p.stat().st_mtime_ns, reverse=True)]
+        except OSError as error:
+            raise _unusable(self._root, error) from error
+
+
+def _decoded(lines: list[bytes], path: Path) -> Iterator[Entry]:
+    for number, line in enumerate(lines[1:], 2):
+        try:
+            yield decode(line.decode())
+        except (JournalDamaged, UnicodeDecodeError) as error:
+            raise JournalDamaged(
+                f"{path} line {number} is no journal entry; restore the line, or start anew without --continue"
+            ) from error
+
+
+def _next(entries: Sequence[Entry]) -> int:
+    return entries[-1].seq + 1 if entries else 1
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def _lock(fd: int, path: Path) -> None:
+    try:
+        import fcntl  # noqa: PLC0415  POSIX only; elsewhere there is no lock
+    except ImportError:
+        return
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        raise StoreUnusable(
+            f"session {path.parent.name} is open in another program; end it, or start a new one"
+        ) from error
+
+
+def _unusable(place: Path, error: OSError) -> StoreUnusable:
+    return StoreUnusable(
+        f"cannot use {place} ({error.strerror or error}); set LOCALCTX_HOME to a folder that you can write, or pass --ephemeral"
+    )

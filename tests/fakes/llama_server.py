@@ -1,0 +1,558 @@
+"""A llama-server without a model, which can break in every way that a client has to survive.
+
+Bodies come from the recordings of a real server wherever there is one; only the numbers and names in them are set
+here. Run it by hand with `python -m tests.fakes.llama_server --port 8080 --fault hang`.
+"""
+
+import argparse
+import json
+import re
+import socket
+import sys
+import threading
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import takewhile
+from pathlib import Path
+from typing import Any, TypeAlias
+from urllib.parse import parse_qsl
+
+Json: TypeAlias = dict[str, Any]
+
+CHAT = "/v1/chat/completions"
+JSON = "application/json; charset=utf-8"
+_RECORDINGS = Path(__file__).parent.parent / "recordings" / "llama-server-b11434"
+
+
+def recorded(name: str) -> Json:
+    body: Json = json.loads((_RECORDINGS / f"{name}.json").read_text(encoding="utf-8"))["response"]["json"]
+    return body
+
+
+def parse(text: str) -> Any:  # noqa: ANN401 - any JSON, or None if it is none
+    with suppress(ValueError):
+        return json.loads(text)
+    return None
+
+
+def tokenize(text: str) -> list[str]:
+    """Words and punctuation marks, each with the space before it; joined they give the text again."""
+    return re.findall(r"\s*(?:\w+|[^\w\s])|\s+$", text)
+
+
+def render(body: Json) -> list[str]:
+    """The prompt as tokens: the tools as JSON, 4 tokens around each message, 3 that ask for the answer."""
+    tokens = tokenize(json.dumps(body["tools"])) if body.get("tools") else []
+    for message in body["messages"]:
+        content = message.get("content") or ""
+        parts = [content] if isinstance(content, str) else [part.get("text", "") for part in content]
+        calls = [call["function"] for call in message.get("tool_calls") or []]
+        text = "".join([*parts, *(f" {call['name']} {call['arguments']}" for call in calls)])
+        tokens += ["<|im_start|>", message["role"], "\n", *tokenize(text), "<|im_end|>\n"]
+    return [*tokens, "<|im_start|>", "assistant", "\n"]
+
+
+def instance(schema: Json) -> Any:  # noqa: ANN401 - any JSON
+    """The smallest value that satisfies a plain JSON schema."""
+    if "enum" in schema:
+        return schema["enum"][0]
+    if "anyOf" in schema:
+        return instance(schema["anyOf"][0])
+    match schema.get("type"):
+        case "array":
+            return [instance(schema["items"])] * schema.get("minItems", 0)
+        case "string":
+            return "x" * max(1, schema.get("minLength", 1))
+        case "integer" | "number":
+            return schema.get("minimum", 0)
+        case "boolean":
+            return False
+        case "object" | None:
+            return {name: instance(schema["properties"][name]) for name in schema.get("required", [])}
+    raise ValueError(f"this fake does not know the schema {schema}")
+
+
+@dataclass
+class Request:
+    """What a client sent; `aborted` if it left, or was cut off, before the end of the answer."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    body: Any
+    time: float
+    aborted: bool = False
+
+
+@dataclass(kw_only=True, eq=False)
+class Fake:
+    """How the server behaves, and what happened to it. Fields but `slots` may be changed while it runs.
+
+    `reply` strings answer requests without a schema. A request with a schema takes the next one only if that is JSON,
+    and else gets a minimal instance; a callable may return None to leave the answer to the fake. As on the real
+    server the end-of-text token counts: a reply of n tokens that ends by itself has n + 1 completion tokens.
+    """
+
+    n_ctx: int = 4096
+    slots: int = 1
+    n_ctx_train: int = 8192
+    model: str = "fake-model"
+    api_key: str | None = None
+    metrics: bool = False
+    reply: str | list[str] | Callable[[Json], str | None] = "Done."
+    reply_thinking: str = ""
+    prompt_tokens: Callable[[Json], int] = lambda body: len(render(body))
+    tokens_per_piece: int = 1
+    delay: float = 0.0
+    loading_for: float = 0.0
+    fault: str | None = None
+    keep: int = 2048  # prompt tokens that "cut_silently" leaves
+
+    url: str = field(default="", init=False)
+    loaded: bool = field(default=False, init=False)  # the router's model
+    requests: list[Request] = field(default_factory=list, init=False)
+    prefilled: list[int] = field(default_factory=list, init=False)  # prompt tokens computed, chat by chat
+    errors: list[BaseException] = field(default_factory=list, init=False)  # of the fake itself
+    _seen: list[list[str]] = field(default_factory=list, init=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+
+    def __post_init__(self) -> None:
+        if self.fault not in (None, *FAULTS):
+            raise ValueError(f"no such fault: {self.fault}")
+
+    @property
+    def chats(self) -> list[Json]:
+        return [request.body for request in self.requests if request.path == CHAT]
+
+    @property
+    def claimed(self) -> int:
+        return self.n_ctx * 2 if self.fault == "lying" else self.n_ctx
+
+    def text(self, body: Json) -> str:
+        wanted: Json = body.get("response_format") or {"type": "text"}
+        schema = wanted.get("json_schema", wanted).get("schema", {})
+        minimal = None if wanted["type"] == "text" else json.dumps(instance(schema))
+        if callable(self.reply):
+            text = self.reply(body)
+            return (minimal or "Done.") if text is None else text
+        text = self.reply if isinstance(self.reply, str) else self.reply[0]
+        if minimal is not None and parse(text) is None:
+            return minimal
+        if isinstance(self.reply, list) and len(self.reply) > 1:
+            del self.reply[0]
+        return text
+
+    def answer(self, body: Json, prompt: int) -> "Answer":
+        with self._lock:
+            thinking, text = tokenize(self.reply_thinking), tokenize("" if self.fault == "empty" else self.text(body))
+            limits = (body.get(name) for name in ("max_tokens", "max_completion_tokens", "n_predict"))
+            asked = next((limit for limit in limits if limit is not None and limit >= 0), self.n_ctx)
+            limit = max(1, min(asked, self.n_ctx - prompt))
+            ended = len(thinking) + len(text) < limit
+            thinking, text = thinking[:limit], text[: max(0, limit - len(thinking))]
+            rendered = render(body)
+            shared = max((_common(rendered, seen) for seen in self._seen), default=0) * prompt // len(rendered)
+            cached = max(0, min(shared, prompt - 1)) if body.get("cache_prompt", True) else 0
+            self._seen.append([*rendered, *thinking, *text])
+            self.prefilled.append(prompt - cached)
+        finish = None if self.fault == "no_finish" else "stop" if ended else "length"
+        return Answer(self.model, prompt, cached, thinking, text, finish, len(thinking) + len(text) + ended)
+
+
+def _common(left: list[str], right: list[str]) -> int:
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(left, right, strict=False)))
+
+
+@dataclass
+class Answer:
+    """One chat completion, in the pieces that both ways to send it share."""
+
+    model: str
+    prompt: int
+    cached: int
+    thinking: list[str]
+    text: list[str]
+    finish: str | None
+    completion: int
+    id: str = field(default_factory=lambda: f"chatcmpl-{time.monotonic_ns():032d}")
+
+    def body(self, kind: str, choice: Json | None, **more: object) -> Json:
+        names = {"id": self.id, "model": self.model, "system_fingerprint": "b11434-fake", "object": kind}
+        choices = [] if choice is None else [{"finish_reason": None, "index": 0, **choice}]
+        return {"choices": choices, "created": int(time.time()), **names, **more}
+
+    def event(self, choice: Json | None, **more: object) -> Json:
+        return self.body("chat.completion.chunk", choice, **more)
+
+    def deltas(self, size: int) -> list[Json]:
+        return [
+            {kind: "".join(tokens[start : start + size])}
+            for kind, tokens in (("reasoning_content", self.thinking), ("content", self.text))
+            for start in range(0, len(tokens), size)
+        ]
+
+    def whole(self) -> Json:
+        message = {"role": "assistant", "content": "".join(self.text)}
+        if self.thinking:
+            message["reasoning_content"] = "".join(self.thinking)
+        return self.body("chat.completion", {"finish_reason": self.finish, "message": message}, **self.costs())
+
+    def costs(self) -> Json:
+        """As if a prompt token took 1 ms and a generated one 10 ms."""
+        timings: Json = {"cache_n": self.cached}
+        for name, n, ms in (("prompt", self.prompt - self.cached, 1.0), ("predicted", self.completion, 10.0)):
+            timings |= {f"{name}_n": n, f"{name}_ms": n * ms}
+            timings |= {f"{name}_per_token_ms": ms, f"{name}_per_second": 1000 / ms}
+        usage = {"completion_tokens": self.completion, "prompt_tokens": self.prompt}
+        usage["total_tokens"] = self.prompt + self.completion
+        return {"usage": usage | {"prompt_tokens_details": {"cached_tokens": self.cached}}, "timings": timings}
+
+
+class RefusedError(Exception):
+    """Answered with this status and this body."""
+
+
+def bad_request(message: str) -> RefusedError:
+    return RefusedError(400, {"error": {"code": 400, "message": message, "type": "invalid_request_error"}})
+
+
+class Http(BaseHTTPRequestHandler):
+    """One connection of a client."""
+
+    server: "Server"
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    request_now: Request | None = None
+    body: Any = None
+    query: Json
+    streamed = False
+
+    @property
+    def fake(self) -> Fake:
+        return self.server.fake
+
+    def handle(self) -> None:
+        try:
+            if self.fake.fault == "not_http":
+                self.connection.sendall(b"SSH-2.0-OpenSSH_9.6\r\n")
+                self.connection.recv(65536)
+            else:
+                super().handle()
+        except ConnectionError:
+            if self.request_now:
+                self.request_now.aborted = True
+
+    def answer(self) -> None:
+        raw = self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode()
+        self.body = raw if (parsed := parse(raw)) is None else parsed
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        self.request_now = Request(self.command, self.path, headers, self.body, time.monotonic())
+        self.fake.requests.append(self.request_now)
+        path, _, query = self.path.partition("?")
+        self.query = dict(parse_qsl(query))
+        try:
+            if self.streamed and self.fake.fault == "drop_after_stream":
+                raise ConnectionAbortedError
+            route = BROKEN.get(self.fake.fault or "") or self._route(path)
+            if (answer := route(self)) is not None:
+                self.send(json.dumps(answer))
+        except RefusedError as refused:
+            status, body = refused.args
+            self.send(json.dumps(body), status=status)
+
+    do_GET = do_POST = do_PUT = do_DELETE = answer  # noqa: N815 - the names that the base class calls
+
+    def _route(self, path: str) -> Callable[["Http"], object]:
+        fake = self.fake
+        keys = {self.headers.get("Authorization", "").removeprefix("Bearer "), self.headers.get("X-Api-Key")}
+        locked = fake.fault == "unauthorized" or (fake.api_key is not None and fake.api_key not in keys)
+        if locked and not path.endswith("/health"):
+            raise RefusedError(401, recorded("60b-key-v1-models-nokey"))
+        if time.monotonic() < self.server.started + fake.loading_for:
+            raise RefusedError(503, recorded("01-health-loading"))
+        route = ROUTES.get((self.command, path))
+        if route is None or (route is input_tokens and fake.fault == "no_input_tokens"):
+            raise RefusedError(404, recorded("40-404"))
+        if self.command == "POST" and not isinstance(self.body, dict):
+            raise bad_request("[json.exception.parse_error.101] parse error at line 1, column 1")
+        if fake.fault == "router" and route not in (health, models) and (route is not props or "model" in self.query):
+            self._pick_model((self.query if self.command == "GET" else self.body).get("model"))
+        return route
+
+    def _pick_model(self, name: str | None) -> None:
+        if name is None:
+            raise bad_request("model name is missing from the request")
+        if name != self.fake.model:
+            raise bad_request(f"model '{name}' not found")
+        if self.query.get("autoload") == "false" and not self.fake.loaded:
+            raise bad_request("model is not loaded")
+        self.fake.loaded = True
+
+    def send(self, text: str | bytes, kind: str = JSON, status: int = 200) -> None:
+        content = text.encode() if isinstance(text, str) else text
+        if self.fake.fault == "truncated_json":
+            content = content[: len(content) // 2]
+        self.head(kind, status, {"Content-Length": str(len(content))})
+        if self.fake.fault == "die_mid_stream" and self.path == CHAT:
+            content, self.close_connection = content[: len(content) // 2], True
+        self.wfile.write(content)
+
+    def head(self, kind: str, status: int, headers: dict[str, str]) -> None:
+        kind = "text/plain" if self.fake.fault == "wrong_content_type" else kind
+        fixed = {"Server": "llama.cpp", "Access-Control-Allow-Origin": "", "Content-Type": kind}
+        last = {"Keep-Alive": "timeout=5, max=100"} if status < 400 else {"Connection": "close"}
+        self.send_response_only(status)
+        for name, value in (fixed | headers | last).items():
+            self.send_header(name, value)
+        self.end_headers()
+
+    def chunk(self, data: bytes) -> None:
+        self.wfile.write(b"%x\r\n%b\r\n" % (len(data), data))
+
+    def event(self, data: Json) -> None:
+        self.chunk(f"data: {json.dumps(data)}\n\n".encode())
+
+    def pause(self, seconds: float | None) -> None:
+        if self.server.stopping.wait(seconds):
+            raise ConnectionAbortedError
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def health(_: Http) -> Json:
+    return {"status": "ok"}
+
+
+def props(http: Http) -> Json:
+    fake = http.fake
+    if fake.fault == "router" and "model" not in http.query:
+        return recorded("71-router-props-nomodel")
+    said = recorded("50-props-smol-alias")
+    said["default_generation_settings"]["n_ctx"] = fake.claimed
+    mine = {"model_alias": fake.model, "model_path": f"/models/{fake.model}.gguf", "endpoint_metrics": fake.metrics}
+    return said | mine | {"total_slots": fake.slots}
+
+
+def models(http: Http) -> Json:
+    fake = http.fake
+    window = {"n_ctx": fake.claimed, "n_ctx_train": fake.n_ctx_train}
+    if fake.fault == "router":
+        said = recorded("75-router-models-loaded" if fake.loaded else "70b-router-v1-models-initial")
+        said["data"][0]["id"] = fake.model
+        said["data"][0].get("meta", {}).update(window)
+        launch = said["data"][0]["status"]["args"]
+        for option, value in (("--alias", fake.model), ("--ctx-size", fake.n_ctx), ("--parallel", fake.slots)):
+            launch[launch.index(option) + 1] = str(value)
+        return said
+    said = recorded("50-models-smol-alias")
+    said["models"][0] |= {"name": fake.model, "model": fake.model}
+    said["data"][0] |= {"id": fake.model, "aliases": [fake.model], "created": int(time.time())}
+    said["data"][0]["meta"] |= window
+    return said
+
+
+def slots(http: Http) -> list[Json]:
+    fake, busy = http.fake, http.fake.slots - http.server.free._value
+    state = {"n_ctx": fake.claimed, "speculative": False}
+    return [{"id": number, **state, "is_processing": number < busy} for number in range(fake.slots)]
+
+
+def metrics(http: Http) -> None:
+    if not http.fake.metrics:
+        raise RefusedError(501, recorded("51b-metrics-disabled"))
+    http.send(f"llamacpp:prompt_tokens_total {sum(http.fake.prefilled)}\n", "text/plain; version=0.0.4")
+
+
+def tokens_of(http: Http) -> Json:
+    pieces = tokenize(http.body.get("content", ""))
+    tokens = [{"id": zlib.crc32(piece.encode()) % 49152, "piece": piece} for piece in pieces]
+    return {"tokens": tokens if http.body.get("with_pieces") else [token["id"] for token in tokens]}
+
+
+def conversation(http: Http) -> Json:
+    body: Json = http.body
+    if "messages" not in body:
+        raise bad_request("'messages' is required")
+    if not isinstance(body["messages"], list):
+        raise bad_request("Expected 'messages' to be an array")
+    return body
+
+
+def apply_template(http: Http) -> Json:
+    return {"prompt": "".join(render(conversation(http)))}
+
+
+def input_tokens(http: Http) -> Json:
+    return {"input_tokens": http.fake.prompt_tokens(conversation(http)), "object": "response.input_tokens"}
+
+
+def chat(http: Http) -> Json | None:
+    fake, body = http.fake, conversation(http)
+    prompt = fake.prompt_tokens(body)
+    if fake.fault == "cut_silently":
+        prompt = min(prompt, fake.keep)
+    if prompt >= fake.n_ctx:
+        error = recorded("20-exceed-chat")["error"] | {"n_prompt_tokens": prompt, "n_ctx": fake.n_ctx}
+        available = f"the available context size ({fake.n_ctx} tokens)"
+        error["message"] = f"request ({prompt} tokens) exceeds {available}, try increasing it"
+        raise RefusedError(400, {"error": error})
+    with http.server.free:
+        answer = fake.answer(body, prompt)
+        if body.get("stream"):
+            stream(http, answer)
+            return None
+        http.pause(fake.delay * len(answer.deltas(fake.tokens_per_piece)))
+        if fake.fault == "error_mid_stream":
+            raise RefusedError(500, recorded("24-kvunified-pool-overflow-0"))
+        return answer.whole()
+
+
+def stream(http: Http, answer: Answer) -> None:
+    fault, costs = http.fake.fault, answer.costs()
+    pieces = [answer.event({"delta": delta}) for delta in answer.deltas(http.fake.tokens_per_piece)]
+    end: Json = {"finish_reason": answer.finish, "delta": {}}
+    if (http.body.get("stream_options") or {}).get("include_usage"):
+        tail = [answer.event(end), answer.event(None, **costs)]
+    else:
+        tail = [answer.event(end, timings=costs["timings"])]
+    if fault == "no_finish":
+        del tail[0]
+    if fault in ("die_mid_stream", "error_mid_stream", "truncated_json"):
+        pieces, tail = pieces[: (len(pieces) + 1) // 2], []
+    http.head("text/event-stream", 200, {"X-Accel-Buffering": "no", "Transfer-Encoding": "chunked"})
+    for event in [answer.event({"delta": {"role": "assistant", "content": None}}), *pieces, *tail]:
+        http.pause(http.fake.delay)
+        http.event(event)
+    if fault == "die_mid_stream":
+        http.close_connection = True
+        return
+    if fault == "error_mid_stream":  # the real server says no [DONE] after it
+        http.event(recorded("24-kvunified-pool-overflow-0"))
+    else:
+        http.chunk(b'data: {"choices":[{"fin' if fault == "truncated_json" else b"data: [DONE]\n\n")
+    http.chunk(b"")
+    http.streamed = True
+
+
+ROUTES: dict[tuple[str, str], Callable[[Http], object]] = {
+    ("GET", "/health"): health,
+    ("GET", "/v1/health"): health,
+    ("GET", "/props"): props,
+    ("GET", "/models"): models,
+    ("GET", "/v1/models"): models,
+    ("GET", "/slots"): slots,
+    ("GET", "/metrics"): metrics,
+    ("POST", "/tokenize"): tokens_of,
+    ("POST", "/apply-template"): apply_template,
+    ("POST", CHAT): chat,
+    ("POST", f"{CHAT}/input_tokens"): input_tokens,
+}
+
+
+def html(http: Http) -> None:
+    http.send("<!doctype html><title>Sign in</title><form><input name=password></form>", "text/html")
+
+
+def garbage(http: Http) -> None:
+    http.send(bytes(range(128, 256)) * 4)
+
+
+def huge_json(http: Http) -> None:
+    http.head(JSON, 200, {"Transfer-Encoding": "chunked"})
+    http.chunk(b'{"data": "')
+    while True:
+        http.chunk(b"x" * 65536)
+
+
+def redirect_loop(http: Http) -> None:
+    http.head("text/html", 302, {"Location": http.path, "Content-Length": "0"})
+
+
+def hang(http: Http) -> None:
+    http.pause(None)
+
+
+def slow_headers(http: Http) -> None:
+    http.wfile.write(b"HTTP/1.1 200 OK\r\n")
+    while True:
+        http.pause(0.05)
+        http.wfile.write(b"X-Wait: 1\r\n")
+
+
+# These answer every request; the other faults change one answer of a server that works otherwise.
+BROKEN: dict[str, Callable[[Http], None]] = {
+    function.__name__: function for function in (html, garbage, huge_json, redirect_loop, hang, slow_headers)
+}
+FAULTS = (
+    *BROKEN,
+    *("not_http", "truncated_json", "wrong_content_type", "unauthorized", "router", "lying", "no_input_tokens"),
+    *("die_mid_stream", "error_mid_stream", "no_finish", "empty", "cut_silently", "drop_after_stream"),
+)
+
+
+class Server(ThreadingHTTPServer):
+    """Keeps hold of its connections, so that stopping leaves neither threads nor sockets behind."""
+
+    def __init__(self, fake: Fake, port: int) -> None:
+        super().__init__(("127.0.0.1", port), Http)
+        self.fake, self.started = fake, time.monotonic()
+        self.free, self.stopping = threading.Semaphore(fake.slots), threading.Event()
+        self.connections: list[tuple[socket.socket, threading.Thread]] = []
+        fake.url = f"http://127.0.0.1:{self.server_port}"
+
+    def process_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - as in the base class
+        thread = threading.Thread(target=self.process_request_thread, args=(request, client_address), daemon=True)
+        self.connections.append((request, thread))
+        thread.start()
+
+    def handle_error(self, *_: object) -> None:
+        self.fake.errors.extend(filter(None, [sys.exception()]))
+
+    def stop(self) -> None:
+        self.stopping.set()
+        self.shutdown()
+        for connection, thread in self.connections:
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+            thread.join(5)
+        self.server_close()
+
+
+@contextmanager
+def running(fake: Fake, port: int = 0) -> Iterator[Fake]:
+    """Serves until the block ends; then an error inside the fake itself fails the test."""
+    server = Server(fake, port)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    try:
+        yield fake
+    finally:
+        server.stop()
+        thread.join(5)
+    if fake.errors:
+        raise fake.errors[0]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Serve a fake llama-server.")
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--fault", choices=FAULTS)
+    names = "n_ctx slots n_ctx_train model api_key reply reply_thinking tokens_per_piece delay loading_for keep"
+    for name in names.split():
+        default = getattr(Fake, name)
+        parser.add_argument(f"--{name.replace('_', '-')}", type=type(default or ""), default=default)
+    options = vars(parser.parse_args())
+    port = options.pop("port")
+    with running(Fake(**options), port) as server, suppress(KeyboardInterrupt):
+        sys.stdout.write(f"{server.url}\n")
+        sys.stdout.flush()
+        threading.Event().wait()
+
+
+if __name__ == "__main__":
+    main()
