@@ -115,8 +115,8 @@ class Chat:
     async def _refuse_what_never_fits(self, asked: Entry) -> None:
         """Refuses a message that is larger than the window, before anything is compacted for it."""
         history = self.session.history
-        alone = History(history.system).add(_opening(history, asked))
-        count = await self.meter.measure(alone, enough_below=self.engine.budget.due(self.engine.policy.clear))
+        alone = outgoing(History(history.system).add(_opening(history, asked)))
+        count = await self.meter.at_least(alone, enough_below=self.engine.budget.prompt)
         if count.lower > self.engine.budget.max_prompt:
             raise self._too_long(count)
 

@@ -66,9 +66,17 @@ class Meter:
         self.size = estimator.size
 
     async def measure(self, history: History, *, enough_below: int) -> Count:
-        """The prompt of a history; a rough count will do while it cannot reach `enough_below`."""
-        rough = self._rough(history)
-        return rough if rough.upper < enough_below else await self.exact(outgoing(history))
+        """The prompt of a history; what was reported and an estimate of what is new will do below `enough_below`."""
+        if self._ledger.through >= 0:
+            rough = self._ledger.count(self._since(history))
+            if rough.upper < enough_below:
+                return rough
+        return await self.exact(outgoing(history))
+
+    async def at_least(self, messages: list[WireMessage], *, enough_below: int) -> Count:
+        """The tokens of a list on its own; an estimate will do while it cannot reach `enough_below`."""
+        rough = self._estimator.request(messages)
+        return rough if rough.upper < enough_below else await self.exact(messages)
 
     async def exact(self, messages: list[WireMessage]) -> Count:
         """The server's own count, or the estimate where it has none."""
@@ -82,8 +90,6 @@ class Meter:
         """Forgets what was reported: the history was rewritten."""
         self._ledger = Ledger()
 
-    def _rough(self, history: History) -> Count:
+    def _since(self, history: History) -> Count:
         new = [write(unit) for _, unit in history.units() if end_of(unit) > self._ledger.through]
-        since = self._estimator.request([message for message in new if isinstance(message, dict)])
-        whole = self._estimator.request(outgoing(history)) if self._ledger.through < 0 else since
-        return self._ledger.count(since, whole)
+        return self._estimator.request([message for message in new if isinstance(message, dict)])

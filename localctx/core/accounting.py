@@ -57,10 +57,8 @@ class Ledger:
             return self
         return Ledger(usage.prompt, through)
 
-    def count(self, since: Count, whole: Count) -> Count:
-        """The prompt now: the measured part and what is new `since` then, or the `whole` where nothing is measured."""
-        if self.through < 0:
-            return whole
+    def count(self, since: Count) -> Count:
+        """The prompt now: the measured part, and what is new `since` then."""
         return Count(self.tokens + since.tokens, since.bound, f"last usage and {since.how} of what is new")
 
 

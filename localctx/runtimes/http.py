@@ -21,6 +21,10 @@ CONNECT_SECONDS = 1.0
 SILENCE_SECONDS = 120.0
 """How long a stream may be silent: llama-server sends a comment every 30 s while it prefills."""
 
+_LIMITS = httpx.Limits(max_keepalive_connections=0)
+"""A connection serves one exchange: llama-server closes a kept one 5 s after its last request *began*, so that the next
+use of it, right after a long reply, would look like a crash. A new one costs about a millisecond here."""
+
 _ANSWER_BYTES = 4 * 2**20
 _STREAM_BYTES = 64 * 2**20
 
@@ -74,7 +78,7 @@ def client(url: str, key: str | None = None, transport: httpx.AsyncBaseTransport
         base_url=base,
         headers=headers,
         timeout=httpx.Timeout(SILENCE_SECONDS, connect=CONNECT_SECONDS),
-        transport=_BoundedTransport(transport or httpx.AsyncHTTPTransport()),
+        transport=_BoundedTransport(transport or httpx.AsyncHTTPTransport(limits=_LIMITS)),
         follow_redirects=False,
         trust_env=False,
     )
@@ -112,6 +116,10 @@ def translated(http: httpx.AsyncClient) -> Iterator[None]:
             f"{address(http)} was silent for {SILENCE_SECONDS:g} s; it may be hung: look at its log"
         ) from error
     except (httpx.RemoteProtocolError, httpx.DecodingError) as error:
+        if "disconnected" in str(error) or "closed connection" in str(error):
+            raise ServerFailed(
+                f"{address(http)} broke off without an answer; it may have died: look at its log"
+            ) from error
         raise NotARuntime(
             f"{address(http)} does not talk as a model server does ({_reason(error)}); check the port"
         ) from error

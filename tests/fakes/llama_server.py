@@ -58,22 +58,18 @@ def render(body: Json) -> list[str]:
 
 def instance(schema: Json) -> Any:  # noqa: ANN401 - any JSON
     """The smallest value that satisfies a plain JSON schema."""
-    if "enum" in schema:
-        return schema["enum"][0]
-    if "anyOf" in schema:
-        return instance(schema["anyOf"][0])
-    match schema.get("type"):
-        case "array":
+    match schema:
+        case {"enum": [first, *_]}:
+            return first
+        case {"anyOf": [first, *_]}:
+            return instance(first)
+        case {"type": "array"}:
             return [instance(schema["items"])] * schema.get("minItems", 0)
-        case "string":
+        case {"type": "string"}:
             return "x" * max(1, schema.get("minLength", 1))
-        case "integer" | "number":
-            return schema.get("minimum", 0)
-        case "boolean":
-            return False
-        case "object" | None:
-            return {name: instance(schema["properties"][name]) for name in schema.get("required", [])}
-    raise ValueError(f"this fake does not know the schema {schema}")
+        case {"type": "boolean" | "integer" | "number" as kind}:
+            return schema.get("minimum", 0) if kind != "boolean" else False
+    return {name: instance(schema["properties"][name]) for name in schema.get("required", [])}
 
 
 @dataclass
@@ -247,7 +243,7 @@ class Http(BaseHTTPRequestHandler):
                 self.request_now.aborted = True
 
     def answer(self) -> None:
-        raw = self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode()
+        raw = self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode(errors="replace")
         self.body = raw if (parsed := parse(raw)) is None else parsed
         headers = {name.lower(): value for name, value in self.headers.items()}
         self.request_now = Request(self.command, self.path, headers, self.body, time.monotonic())
@@ -484,7 +480,8 @@ def slow_headers(http: Http) -> None:
         http.wfile.write(b"X-Wait: 1\r\n")
 
 
-# These answer every request; the other faults change one answer of a server that works otherwise.
+# These answer every request; the other faults change one answer of a server that works otherwise. The last one is what
+# a real server does now and then to a request that follows a stream at once on the same connection.
 BROKEN: dict[str, Callable[[Http], None]] = {
     function.__name__: function for function in (html, garbage, huge_json, redirect_loop, hang, slow_headers)
 }

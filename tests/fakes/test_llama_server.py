@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -40,8 +41,8 @@ def ask(server: Fake, path: str, body: Json | None = None, **headers: str) -> ht
     return httpx.request("POST" if body else "GET", server.url + path, json=body, headers=headers, timeout=5)
 
 
-def chat(server: Fake, content: str = "Say hello.", **more: object) -> httpx.Response:
-    return ask(server, CHAT, {"messages": [{"role": "user", "content": content}], **more})
+def chat(server: Fake, **more: object) -> httpx.Response:
+    return ask(server, CHAT, {"messages": [{"role": "user", "content": "Say hello."}], **more})
 
 
 @pytest.mark.parametrize(
@@ -119,7 +120,7 @@ def test_an_answer_ends_with_the_window() -> None:
         heard = events(chat(server, **USAGE).text)
     assert heard[-2]["choices"] == said[-2]["choices"]
     assert heard[-1]["usage"]["total_tokens"] == said[-1]["usage"]["total_tokens"] == 512
-    assert len(heard) == len(said)
+    assert heard[-1]["usage"]["completion_tokens"] == said[-1]["usage"]["completion_tokens"] == 21
 
 
 def test_counting_agrees_with_the_bill() -> None:
@@ -140,8 +141,8 @@ def test_a_prefix_is_computed_once() -> None:
         third = ask(server, CHAT, {"messages": again}).json()
     assert [first["timings"]["cache_n"], second["timings"]["cache_n"]] == [0, 18 + 3]
     assert third["timings"]["prompt_n"] == 1
-    assert third["usage"]["prompt_tokens_details"]["cached_tokens"] == third["timings"]["cache_n"] == 27
-    assert server.prefilled == [18, 28 - 21, 1]
+    assert third["usage"]["prompt_tokens_details"]["cached_tokens"] == third["timings"]["cache_n"] == 29
+    assert server.prefilled == [18, 30 - 21, 1]
     assert third["choices"][0]["message"]["content"] == "Three."
 
 
@@ -185,9 +186,9 @@ def test_a_callable_may_leave_the_answer_to_the_fake() -> None:
 
 
 def test_a_server_gets_ready() -> None:
-    with running(Fake(loading_for=0.2)) as server:
+    with running(Fake(loading_for=60)) as server:
         assert ask(server, "/health").status_code == 503
-        time.sleep(0.25)
+        server.loading_for = 0
         assert ask(server, "/health").json() == {"status": "ok"}
 
 
@@ -207,7 +208,7 @@ def test_requests_are_kept() -> None:
     with running(Fake(metrics=True)) as server:
         ask(server, "/props?model=x", accept="nothing")
         chat(server, max_tokens=1)
-        assert "prompt_tokens_total 11\n" in ask(server, "/metrics").text
+        assert "prompt_tokens_total 10\n" in ask(server, "/metrics").text
     assert [(request.method, request.path) for request in server.requests] == [
         ("GET", "/props?model=x"),
         ("POST", CHAT),
@@ -223,9 +224,9 @@ def test_a_client_that_leaves_is_noticed() -> None:
         with httpx.stream("POST", server.url + CHAT, json={"messages": TERSE, "stream": True}) as answer:
             next(answer.iter_lines())
         deadline = time.monotonic() + 5
-        while not server.requests[0].aborted and time.monotonic() < deadline:
+        while not server.requests[0].aborted:
+            assert time.monotonic() < deadline
             time.sleep(0.01)
-        assert server.requests[0].aborted
         assert chat(server, max_tokens=1).status_code == 200  # and its slot is free again
 
 
@@ -235,11 +236,11 @@ def test_requests_queue_for_a_slot() -> None:
         began = time.monotonic()
         for thread in threads:
             thread.start()
-        time.sleep(0.05)
-        assert [slot["is_processing"] for slot in ask(server, "/slots").json()] == [True]
+        while not ask(server, "/slots").json()[0]["is_processing"]:
+            assert time.monotonic() < began + 5
         for thread in threads:
             thread.join()
-        assert time.monotonic() - began > 0.2
+        assert time.monotonic() - began > 2 * 5 * 0.019
 
 
 def test_bodies_that_are_no_chat_are_refused() -> None:
@@ -311,18 +312,18 @@ def _ignore_errors(server: Fake) -> None:
 
 def test_a_stream_that_dies() -> None:
     with running(Fake(fault="die_mid_stream", reply="a b c d")) as server:
-        heard = ""
+        heard: list[bytes] = []
         with (
             httpx.stream("POST", server.url + CHAT, json={"messages": TERSE, "stream": True}) as answer,
-            pytest.raises(httpx.RemoteProtocolError, match="incomplete|without sending complete"),
+            pytest.raises(httpx.RemoteProtocolError, match="without sending complete"),
         ):
-            for text in answer.iter_text():
-                heard += text
+            heard.extend(answer.iter_bytes())
         with pytest.raises(httpx.RemoteProtocolError):
             chat(server)
         assert ask(server, "/props").status_code == 200
-    assert [event["choices"][0]["delta"] for event in events(heard)][1:] == [{"content": "a"}, {"content": " b"}]
-    assert "[DONE]" not in heard
+    text = b"".join(heard).decode()
+    assert [event["choices"][0]["delta"] for event in events(text)][1:] == [{"content": "a"}, {"content": " b"}]
+    assert "[DONE]" not in text
 
 
 def test_a_stream_that_ends_in_an_error() -> None:
@@ -393,13 +394,13 @@ def test_a_connection_that_is_dropped_after_a_stream() -> None:
         assert client.get("/health").status_code == 200
 
 
-@pytest.mark.parametrize("fault", [None, *FAULTS])
+@pytest.mark.parametrize("fault", [None, *(fault for fault in FAULTS if fault != "slow_headers")])
 def test_nothing_is_left_behind(fault: str | None) -> None:
     before = threading.active_count()
     with running(Fake(fault=fault)) as server, httpx.Client(base_url=server.url, timeout=0.2) as client:
         for body in ({}, USAGE):
             with suppress(httpx.HTTPError), client.stream("POST", CHAT, json={"messages": TERSE, **body}) as answer:
-                next(answer.iter_raw())
+                next(answer.iter_raw(), b"")
     gc.collect()  # a socket that is still open would warn, and a warning fails the test
     assert threading.active_count() == before
 
@@ -415,7 +416,8 @@ def test_an_error_inside_the_fake_fails_the_test() -> None:
 
 def test_it_runs_by_hand() -> None:
     command = [sys.executable, "-m", "tests.fakes.llama_server", "--n-ctx", "512", "--api-key", "k", "--fault", "lying"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    root = Path(__file__).parents[2]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=root) as process:
         try:
             assert process.stdout
             url = process.stdout.readline().strip()
