@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 
     from localctx.core.accounting import Count, Usage
+    from localctx.core.checkpoint import Outline
     from localctx.core.journal import Entry
     from localctx.core.outgoing import WireMessage
     from localctx.core.window import ServerReport
@@ -18,12 +19,13 @@ __all__ = ["Delta", "Estimator", "Finished", "Journal", "Piece", "Prober", "Requ
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One chat request. `max_tokens` bounds the reply; `schema` is a JSON schema that the reply must satisfy."""
+    """One chat request. `max_tokens` bounds the reply; `outline` is the form that it should have, where the server can impose it."""
 
     messages: Sequence[WireMessage]
     max_tokens: int
     temperature: float | None = None
-    schema: Mapping[str, object] | None = None
+    frequency_penalty: float | None = None
+    outline: Outline | None = None
 
 
 @dataclass(frozen=True, slots=True)

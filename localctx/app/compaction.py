@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 from localctx.core.accounting import head_and_tail
 from localctx.core.checkpoint import (
     INSTRUCTION,
+    LOOP_PENALTY,
     Checkpoint,
     Refused,
     Sections,
     accept,
     machine_half,
-    schema,
+    outline,
     summary_cap,
     transcript,
     with_notes,
@@ -31,6 +32,7 @@ from localctx.core.ladder import (
     standing,
     tail_tokens,
     trim,
+    unit_size,
 )
 from localctx.core.outgoing import WireMessage, outgoing, texts
 from localctx.errors import LocalctxError
@@ -49,7 +51,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Engine"]
 
-_AS_JSON = "Answer as JSON."
 _LATCH = 2
 _FENCE = "=" * 20
 
@@ -142,24 +143,29 @@ class Engine:
     # --- compaction -----------------------------------------------------------------------------------------------
 
     async def _compacted(self, used: Count) -> tuple[Effect | None, str]:
-        history = self.session.history
-        cut = choose_cut(history, tail_tokens(self.budget.window), self.meter.size)
+        cut = choose_cut(self.session.history, tail_tokens(self.budget.window), self.meter.size)
         if cut is None:
             return None, "nothing is old enough"
-        covered, _ = history.split(cut)
-        machine = machine_half(covered, cut, self.budget.window, self.meter.size)
-        if not self._pays(covered, machine):
+        machine = self._machine(cut)
+        if not self._pays(machine):
             self._stuck_at = used.tokens + self._least_gain()
             return None, "too little would be freed"
         if self._failures >= _LATCH:
             return Compacted(machine), "machine"
         self.emit(RungBegun(Rung.COMPACT, used.tokens, self.budget.window))
-        notes = await self._notes(covered)
+        source = await self._in_place()
+        if source is not None and source.last_seq < cut:
+            source, machine = (source, less) if self._pays(less := self._machine(source.last_seq)) else (None, machine)
+        notes = await self._notes(machine, source)
         if isinstance(notes, Refused):
             return Compacted(self._fallen_back(machine, notes)), "machine"
         self._failures = 0
         summed = with_notes(machine, notes, summary_cap(self.budget.window), self.meter.size)
-        return Compacted(summed if self._pays(covered, summed) else machine), "model"
+        return Compacted(summed if self._pays(summed) else machine), "model"
+
+    def _machine(self, cut: int) -> Checkpoint:
+        covered, _ = self.session.history.split(cut)
+        return machine_half(covered, cut, self.budget.window, self.meter.size)
 
     def _fallen_back(self, machine: Checkpoint, refused: Refused) -> Checkpoint:
         self._failures += 1
@@ -172,37 +178,54 @@ class Engine:
             )
         return machine
 
-    def _pays(self, covered: History, checkpoint: Checkpoint) -> bool:
-        old = history_size(replace(covered, system=()), self.meter.size)
-        new = history_size(replace(covered, system=(), turns=(), checkpoint=checkpoint), self.meter.size)
-        return old - new >= self._least_gain()
+    def _pays(self, checkpoint: Checkpoint) -> bool:
+        """Whether this checkpoint would free enough of what it stands for."""
+        covered = replace(self.session.history.split(checkpoint.through)[0], system=())
+        new = replace(covered, turns=(), checkpoint=checkpoint)
+        return history_size(covered, self.meter.size) - history_size(new, self.meter.size) >= self._least_gain()
 
     def _least_gain(self) -> int:
         return int(self.budget.prompt * self.policy.compact_gain)
 
-    async def _notes(self, covered: History) -> Sections | Refused:
-        """The model's notes on what is covered: asked in place where that fits, else apart; once more if refused."""
+    async def _notes(self, machine: Checkpoint, source: History | None) -> Sections | Refused:
+        """The model's notes, asked in place where there is a source that fits, else apart; once more if refused."""
         notes: Sections | Refused = Refused("nobody was asked")
-        for again in ("", "The last answer was no use: "):
-            why = f" {again}{notes.reason}." if again and isinstance(notes, Refused) else ""
+        for again in (False, True):
+            why = f" Your last answer was no use: {notes.reason}." if again and isinstance(notes, Refused) else ""
             try:
-                notes = await self._asked(covered, f"{INSTRUCTION}{_AS_JSON}{why}")
+                notes = await self._asked(machine, source, f"{INSTRUCTION}{why}")
             except LocalctxError as error:
                 return Refused(str(error))
             if not isinstance(notes, Refused):
                 return notes
         return notes
 
-    async def _asked(self, covered: History, ask: str) -> Sections | Refused:
+    async def _asked(self, machine: Checkpoint, source: History | None, ask: str) -> Sections | Refused:
         cap = summary_cap(self.budget.window)
-        for source in (self._answered(), covered):
+        if source is not None:
             messages = outgoing(source, ask=ask)
             if self._fits(await self.meter.exact(messages), cap):
                 return await self._reply(messages, cap, list(texts(outgoing(source))))
+        covered, _ = self.session.history.split(machine.through)
         return await self._apart(covered, ask, cap)
 
+    async def _in_place(self) -> History | None:
+        """What the server has in its cache, as far as it leaves room for the notes: the newest units stay out first."""
+        cap = summary_cap(self.budget.window)
+        source = self._answered()
+        while source.turns:
+            prompt = await self.meter.exact(outgoing(source, ask=INSTRUCTION))
+            if self._fits(prompt, cap):
+                return source
+            excess = prompt.upper + cap - self.budget.window
+            while source.turns and excess > 0:
+                *_, (_, newest) = source.units()
+                excess -= unit_size(newest, self.meter.size)
+                source = source.before(newest.seq)
+        return None
+
     def _answered(self) -> History:
-        """The history without the messages that nobody has answered: what the server has in its cache."""
+        """The history without the messages that nobody has answered."""
         history = self.session.history
         last = history.turns[-1]
         return history if last.steps else history.before(last.opening[0].seq)
@@ -236,7 +259,7 @@ class Engine:
 
     async def _reply(self, messages: list[WireMessage], cap: int, source: list[str]) -> Sections | Refused:
         text, end = "", None
-        request = Request(messages, cap, temperature=0.0, schema=schema(cap))
+        request = Request(messages, cap, temperature=0.0, frequency_penalty=LOOP_PENALTY, outline=outline(cap))
         async for piece in self.runtime.chat(request):
             match piece:
                 case Delta():

@@ -20,15 +20,17 @@ if TYPE_CHECKING:
 __all__ = [
     "HEADINGS",
     "INSTRUCTION",
+    "LOOP_PENALTY",
     "Checkpoint",
     "Facts",
+    "Outline",
     "Sections",
     "Words",
     "accept",
     "capped",
     "machine_half",
+    "outline",
     "render",
-    "schema",
     "summary_cap",
     "transcript",
     "with_notes",
@@ -53,11 +55,17 @@ HEADINGS = {
 _PROGRESS = ("done", "in_progress", "blocked")
 
 INSTRUCTION = (
-    "Stop. Before we go on, write down what must not be forgotten from the conversation above: the goal, the rules "
-    "that the user gave, what was covered, what is done, in progress or blocked, decisions, next steps, and facts that "
-    "will be needed. Short sentences. Only facts from above; what an earlier checkpoint covered stays covered. "
+    "Before we go on, write notes on our conversation so far, under the headings "
+    + ", ".join(HEADINGS.values())
+    + ", each as '## Heading' with short plain sentences as '- ' items: what I want, the rules that I gave, what we "
+    "covered, what is left. Only facts from above; what earlier notes say was covered stays covered. Notes alone, "
+    "no other words."
 )
-"""What the model is asked for; the form of the answer is asked for separately."""
+"""What the model is asked for."""
+
+LOOP_PENALTY = 0.4
+"""The frequency penalty of a summary: at temperature 0 small models repeat a phrase until they are cut off (measured on
+SmolLM2-135M: 3 of 9 summaries cut off without it, 0 of 9 with it)."""
 
 _CAP_SHARE, _CAP_LEAST = 0.10, 400
 _WORDS_SHARE = 0.15
@@ -290,21 +298,26 @@ def _clip(text: str) -> str:
 
 # --- the model's half ---------------------------------------------------------------------------------------------
 
-_ITEM_CHARACTERS = 140
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """The form of the notes, for a server that can impose one: headings in order, how many items under each, how long."""
+
+    headings: tuple[str, ...]
+    items: int
+    characters: int
+
+
 _ITEM_TOKENS = 45
+_HEADING_TOKENS = 8
+_CHARACTERS_A_TOKEN = 2.5
 
 
-def schema(cap: int) -> dict[str, object]:
-    """The JSON schema of the model's notes: every heading, no more items than `cap` tokens can hold."""
-    item = {"type": "string", "minLength": 8, "maxLength": _ITEM_CHARACTERS}
-    most = max(cap // (_ITEM_TOKENS * len(HEADINGS)), 1)
-    items = {"type": "array", "items": item, "maxItems": most}
-    return {
-        "type": "object",
-        "properties": {key: {**items, **({"minItems": 1} if key == "goal" else {})} for key in HEADINGS},
-        "required": list(HEADINGS),
-        "additionalProperties": False,
-    }
+def outline(cap: int) -> Outline:
+    """The form that notes of at most about `cap` tokens can have."""
+    items = max(cap // (_ITEM_TOKENS * len(HEADINGS)), 1)
+    characters = int((cap / (items * len(HEADINGS)) - _HEADING_TOKENS) * _CHARACTERS_A_TOKEN)
+    return Outline(tuple(HEADINGS.values()), items, min(max(characters, 60), 160))
 
 
 def transcript(history: History) -> list[str]:
@@ -347,7 +360,7 @@ def accept(text: str, finish: str | None, *, called_tools: bool, source: Iterabl
     answer = _without_thinking(text).strip()
     if not answer:
         return Refused("it is empty")
-    sections = _from_json(answer) or _from_headings(answer)
+    sections = _from_headings(answer)
     if not sections.get("goal") or len(sections) < 2:  # noqa: PLR2004  a goal and one thing more
         return Refused("its headings are missing")
     haystack = "\n".join(source).lower()
@@ -364,21 +377,6 @@ def _without_thinking(text: str) -> str:
     return _THINKING.sub("", text)
 
 
-def _from_json(answer: str) -> Sections:
-    try:
-        value = json.loads(answer)
-    except ValueError:
-        return {}
-    if not isinstance(value, dict):
-        return {}
-    return {key: items for key in HEADINGS if (items := _strings(value.get(key)))}
-
-
-def _strings(value: object) -> tuple[str, ...]:
-    values = value if isinstance(value, list) else [value]
-    return tuple(" ".join(item.split()) for item in values if isinstance(item, str) and item.strip())
-
-
 _TITLES: Mapping[str, str] = {heading.lower(): key for key, heading in HEADINGS.items()} | {"open": "in_progress"}
 _TITLE = re.compile(r"^[#*\s]*(?P<title>[A-Za-z& ]+?)[*\s]*(?::(?P<rest>.*)|)$")
 
@@ -392,7 +390,7 @@ def _from_headings(answer: str) -> Sections:
         if title and key:
             items = sections.setdefault(key, [])
             line = title["rest"] or ""  # noqa: PLW2901  what stands behind the colon is the first item
-        text = line.strip().lstrip("-*• ").strip()
+        text = " ".join(line.strip().lstrip("-*• ").split())
         if items is not None and text and text.lower() not in {"none", "(none)"}:
             items.append(text)
     return {key: tuple(values) for key, values in sections.items() if values}

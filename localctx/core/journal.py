@@ -66,7 +66,7 @@ def check_header(line: str) -> None:
     """Raises `JournalDamaged` where the first line is no header, or one of a schema that this version cannot read."""
     try:
         schema = json.loads(line)["schema"]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise JournalDamaged(f"the first line is no journal header: {line[:60]!r}") from error
     if schema != SCHEMA:
         raise JournalDamaged(f"the journal has schema {schema!r}, this version reads {SCHEMA}; upgrade localctx")
@@ -92,7 +92,7 @@ def decode(line: str) -> Entry:
     try:
         value = json.loads(line)
         seq, at, kind = value.pop("seq"), value.pop("at"), value.pop("type")
-    except (ValueError, KeyError, AttributeError, TypeError) as error:
+    except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
         raise JournalDamaged(f"not a journal entry: {line[:60]!r}") from error
     if not isinstance(seq, int) or not isinstance(at, str) or not isinstance(kind, str):
         raise JournalDamaged(f"not a journal entry: {line[:60]!r}")
@@ -111,7 +111,8 @@ def begin(rung: str) -> tuple[str, Body]:
 
 def commit(effect: Effect, begun: int | None = None) -> tuple[str, Body]:
     """The type and body of the entry that commits an effect, and ends the begin on line `begun`."""
-    body = {"effect": {"kind": type(effect).__name__.lower(), **asdict(effect)}}
+    fields = json.loads(json.dumps(asdict(effect)))  # as its line will hold it: lists, no tuples
+    body = {"effect": {"kind": type(effect).__name__.lower(), **fields}}
     return "commit", body if begun is None else {**body, "begin": begun}
 
 
@@ -150,7 +151,7 @@ def effect_of(entry: Entry) -> Effect:
     """The effect of a commit. Raises `JournalDamaged` where it cannot be read."""
     try:
         return _effect(entry.body["effect"])
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise JournalDamaged(f"journal entry {entry.seq}: its effect cannot be read ({error})") from error
 
 
@@ -159,10 +160,17 @@ def _effect(raw: object) -> Effect:
         case {"kind": "withdrawn", "since": int(since)}:
             return Withdrawn(since)
         case {"kind": "cleared", "stubs": list(stubs)}:
-            return Cleared(tuple(Stub(int(each["seq"]), str(each["text"]), each.get("call_id")) for each in stubs))
+            return Cleared(tuple(_stub(each) for each in stubs))
         case {"kind": "compacted", "checkpoint": dict(checkpoint)}:
             return Compacted(_checkpoint(checkpoint))
     raise ValueError("unknown kind")
+
+
+def _stub(raw: object) -> Stub:
+    match raw:
+        case {"seq": int(seq), "text": str(text), "call_id": (str() | None) as call_id}:
+            return Stub(seq, text, call_id)
+    raise ValueError("a stub needs a line and a text")
 
 
 def _checkpoint(raw: dict[str, Any]) -> Checkpoint:

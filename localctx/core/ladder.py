@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import islice
 from typing import TYPE_CHECKING, TypeAlias
 
 from localctx.core.checkpoint import Checkpoint, machine_half, render
@@ -235,19 +236,10 @@ def standing(history: History, used: int, budget: Budget, policy: Policy, size: 
     """What the rungs could free now; sizes are scaled from the estimate to the count `used`."""
     if used < budget.due(policy.clear):
         return Standing(used)
-    scale = used / max(history_size(history, size), 1)
-    stubs = clear(history, budget, policy, size).stubs
-    cleared = sum(_freed(history, stub, size) for stub in stubs)
-    return Standing(used, int(cleared * scale), int(_compactable(history, budget, size) * scale))
-
-
-def _freed(history: History, stub: Stub, size: Callable[[str], int]) -> int:
-    for _, unit in history.units():
-        if isinstance(unit, ToolCycle) and unit.seq <= stub.seq <= end_of(unit):
-            bodies = [plain(r.content) for r in unit.results if r.seq == stub.seq and stub.call_id is None]
-            bodies += [c.arguments for c in unit.calls if c.id == stub.call_id and unit.seq == stub.seq]
-            return sum(size(body) for body in bodies) - size(stub.text)
-    return 0
+    before = history_size(history, size)
+    scale = used / max(before, 1)
+    clearable = before - history_size(apply(history, clear(history, budget, policy, size)), size)
+    return Standing(used, int(clearable * scale), int(_compactable(history, budget, size) * scale))
 
 
 def _compactable(history: History, budget: Budget, size: Callable[[str], int]) -> int:
@@ -291,7 +283,7 @@ def clear(history: History, budget: Budget, policy: Policy, size: Callable[[str]
     """Stubs for every large body outside the protected cycles: results, and long arguments of old calls."""
     cycles = [unit for _, unit in history.units() if isinstance(unit, ToolCycle)]
     room, protected = int(budget.prompt * policy.protected_share), 0
-    for cycle in reversed(cycles[-policy.protected_cycles :]):
+    for cycle in islice(reversed(cycles), policy.protected_cycles):
         room -= unit_size(cycle, size)
         if room < 0 and protected:
             break
@@ -328,7 +320,7 @@ def _argument_stub(call: ToolCall, seq: int, least: int, size: Callable[[str], i
     """The call's arguments with each long text replaced; a JSON object still, with all its keys."""
     try:
         arguments = json.loads(call.arguments)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(arguments, dict):
         return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from localctx.core.checkpoint import render
-from localctx.core.messages import History, Interjection, Message, Said, Step, ToolCycle, plain
+from localctx.core.messages import History, Interjection, Message, Said, Step, ToolCycle, ToolResult, plain
 from localctx.core.transcript import FOREIGN, write
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def _emit(messages: list[WireMessage], unit: Message | Step, *, last: bool) -> N
             _push(messages, _assistant(unit))
         case ToolCycle():
             _push(messages, _assistant(unit))
-            messages.extend(_wire(write(result)) for result in unit.results)
+            messages.extend(_wire(write(result)) | {"content": _sent(result)} for result in unit.results)
             if not last:
                 messages.extend(
                     {"role": "tool", "tool_call_id": call.id, "content": NO_RESULT} for call in unit.pending
@@ -67,8 +67,8 @@ def _wire(message: object) -> WireMessage:
     return message if isinstance(message, dict) else {}
 
 
-def _sent(message: Message) -> object:
-    content = _wire(write(message)).get("content")
+def _sent(item: Message | ToolResult) -> object:
+    content = _wire(write(item)).get("content")
     return "" if content is None else content
 
 
@@ -93,7 +93,7 @@ def _push(messages: list[WireMessage], message: WireMessage) -> None:
     if message["role"] == "assistant" and (last is None or last["role"] == "system"):
         messages.append({"role": "user", "content": _GO_ON})
         last = messages[-1]
-    if last is None or last["role"] != message["role"] or "tool_calls" in last:
+    if last is None or last["role"] != message["role"]:
         messages.append(message)
         return
     content = _joined(last.get("content"), message.get("content"))
@@ -129,10 +129,16 @@ def defects(messages: Sequence[WireMessage]) -> list[str]:
         for index, role in enumerate(roles[1:], 1)
         if role == roles[index - 1] and role in {"user", "assistant"}
     ]
+    found += [
+        f"the {role} message at {index} has no content"
+        for index, role in enumerate(roles)
+        if role != "assistant" and messages[index].get("content") is None
+    ]
     return found + _unpaired(messages)
 
 
 def _unpaired(messages: Sequence[WireMessage]) -> list[str]:
+    """Results without their call and calls without a result; those of the last message with calls may be in flight."""
     found, open_calls = list[str](), list[str]()
     for index, message in enumerate(messages):
         if message.get("role") == "tool":
@@ -147,8 +153,6 @@ def _unpaired(messages: Sequence[WireMessage]) -> list[str]:
         open_calls = (
             [str(call.get("id")) for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
         )
-    if open_calls and messages[-1].get("role") not in {"assistant", "tool"}:
-        found.append("calls are open at the end")
     return found
 
 

@@ -145,7 +145,7 @@ def _unwrap(error: object, depth: int = 0) -> tuple[str, dict[str, object]]:
         return text[:2000], dict(fields)
     try:
         inner, _ = json.JSONDecoder().raw_decode(text[start:])
-    except ValueError:
+    except (ValueError, RecursionError):
         return text[:2000], dict(fields)
     nested = _error(inner)
     return _unwrap(nested, depth + 1) if nested is not None else (text[:2000], dict(fields))

@@ -192,6 +192,8 @@ def _complaint(item: Item, before: History, after: History) -> str:
         return "not a chat message"
     if isinstance(item, Message) and item.role not in _KNOWN_ROLES:
         return f"unknown role {item.role!r}"
+    if isinstance(item, Said) and json.loads(item.extra or "{}").get("tool_calls"):
+        return "calls that no server takes: each needs its own id, the type function, a name, and arguments as text"
     if isinstance(item, ToolResult) and _landed_outside(after):
         return f"result of call {item.call_id!r}, which is not open here"
     if isinstance(item, Message) and item.role == "tool":

@@ -154,7 +154,7 @@ class Budget:
     @property
     def prompt(self) -> int:
         """The tokens that a request may use when the reserve is kept."""
-        return self.window - self.reserve
+        return min(self.window - self.reserve, self.max_prompt)
 
     def due(self, threshold: float) -> int:
         """The size at which a rung with this threshold is due: its share of the window, and never past the budget."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     import httpx
 
+    from localctx.core.checkpoint import Outline
     from localctx.core.outgoing import WireMessage
     from localctx.ports import Piece, Request
 
@@ -135,11 +136,10 @@ class LlamaServer:
     async def chat(self, request: Request) -> AsyncIterator[Piece]:
         """Streams a reply."""
         body: dict[str, object] = self._body(request.messages) | {"max_tokens": request.max_tokens}
-        if request.temperature is not None:
-            body["temperature"] = request.temperature
-        if request.schema is not None:
-            form = {"name": "notes", "strict": True, "schema": request.schema}
-            body["response_format"] = {"type": "json_schema", "json_schema": form}
+        wishes = {"temperature": request.temperature, "frequency_penalty": request.frequency_penalty}
+        body |= {name: value for name, value in wishes.items() if value is not None}
+        if request.outline is not None:
+            body["grammar"] = _grammar(request.outline)
         async for piece in openai_chat.stream(self._http, "/v1/chat/completions", body):
             yield piece
 
@@ -229,6 +229,20 @@ def _name(model: _Model, props: _Props) -> str:
     """What people call the model: its alias, or the name of its file rather than the path."""
     name = model.id or props.model_alias or props.model_path or "?"
     return PurePath(name).name if "/" in name and name.endswith(".gguf") else name
+
+
+def _grammar(outline: Outline) -> str:
+    """The outline as llama.cpp's GBNF; it leaves the rendered prompt, and so the prefix cache, as it is."""
+    parts = " ".join(
+        f'"## {heading}\\n" {"item" if not index else "items"}' for index, heading in enumerate(outline.headings)
+    )
+    return "\n".join(
+        (
+            f"root ::= {parts}",
+            f'items ::= "- (none)\\n" | item{{1,{outline.items}}}',
+            f'item ::= "- " [^ \\n\\t#*|`<>{{}}(-] [^\\n]{{8,{outline.characters}}} "\\n"',
+        )
+    )
 
 
 def _launched(args: Sequence[str]) -> list[Reading]:

@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+
+from localctx.core.messages import Said
+from localctx.core.transcript import flatten, parse, read
+from tests.core.strategies import sessions, wires
+
+CALL = {"id": "a", "type": "function", "function": {"name": "read", "arguments": "{}"}}
+ASKED = {"role": "user", "content": "?"}
+CALLED = {"role": "assistant", "content": None, "tool_calls": [CALL]}
+ANSWER = {"role": "tool", "tool_call_id": "a", "content": "done"}
+
+
+@given(wires())
+def test_any_list_comes_back_as_it_went_in(wire: list[object]) -> None:
+    assert flatten(parse(wire).history) == wire
+
+
+@given(wires())
+def test_a_message_is_complained_about_once_at_most(wire: list[object]) -> None:
+    indices = [complaint.index for complaint in parse(wire).complaints]
+    assert indices == sorted(set(indices))
+    assert set(indices) <= set(range(len(wire)))
+
+
+@given(sessions())
+def test_nothing_is_wrong_with_a_clean_conversation(wire: list[object]) -> None:
+    parsed = parse(wire)
+    assert parsed.complaints == ()
+    assert flatten(parsed.history) == wire
+
+
+@pytest.mark.parametrize(
+    ("wire", "complaints"),
+    [
+        pytest.param([ASKED, CALLED, ANSWER], {}, id="a clean list"),
+        pytest.param([7, "text", None, [], {}, {"role": 1}], dict.fromkeys(range(6), "not a chat message"), id="junk"),
+        pytest.param([{"role": "user", "content": 7}], {0: "not a chat message"}, id="content of no known kind"),
+        pytest.param([{"role": "critic", "content": "x"}], {0: "unknown role 'critic'"}, id="role"),
+        pytest.param([ASKED, ANSWER], {1: "result of call 'a', which is not open here"}, id="orphan"),
+        pytest.param([ASKED, CALLED, ANSWER, ANSWER], {3: "result of call 'a', which is not open here"}, id="twice"),
+        pytest.param([{"role": "tool", "content": "x"}], {0: "result without a call id"}, id="result of nothing"),
+        pytest.param([ASKED, CALLED, ASKED], {2: "the calls before it have no result: a"}, id="abandoned call"),
+        pytest.param(
+            [ASKED, CALLED | {"tool_calls": [CALL, CALL]}],
+            {1: "calls that no server takes: each needs its own id, the type function, a name, and arguments as text"},
+            id="doubled id",
+        ),
+    ],
+)
+def test_complaints(wire: list[object], complaints: dict[int, str]) -> None:
+    assert {each.index: each.text for each in parse(wire).complaints} == complaints
+
+
+def test_an_interrupted_text_stays_marked() -> None:
+    said = read({"role": "assistant", "content": "I was about"}, seq=4, complete=False)
+    assert said == Said("I was about", complete=False, seq=4)
