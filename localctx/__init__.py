@@ -1,3 +1,46 @@
-"""Finds out how much context a local model is really served with, and keeps a long run inside it."""
+"""Finds out how much context a local model is really served with, and keeps a long run inside it.
 
+Importing loads nothing: each name below is fetched from its module when it is first used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from localctx.app.chat import Chat
+    from localctx.core.ladder import Policy
+    from localctx.core.messages import History
+    from localctx.core.window import EffectiveWindow, ModelReport, ServerReport
+    from localctx.errors import LocalctxError
+    from localctx.wiring import connect, probe
+
+__all__ = [
+    "Chat",
+    "EffectiveWindow",
+    "History",
+    "LocalctxError",
+    "ModelReport",
+    "Policy",
+    "ServerReport",
+    "connect",
+    "probe",
+]
 __version__ = "0.1.0"
+
+_HOMES = {
+    "Chat": "localctx.app.chat",
+    "EffectiveWindow": "localctx.core.window",
+    "History": "localctx.core.messages",
+    "LocalctxError": "localctx.errors",
+    "ModelReport": "localctx.core.window",
+    "Policy": "localctx.core.ladder",
+    "ServerReport": "localctx.core.window",
+    "connect": "localctx.wiring",
+    "probe": "localctx.wiring",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'localctx' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

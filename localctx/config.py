@@ -9,7 +9,8 @@ from __future__ import annotations
 import tomllib
 from dataclasses import dataclass, field
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Any, Literal
+from math import inf
+from typing import TYPE_CHECKING, Any, Literal, get_args
 from urllib.parse import urlsplit
 
 import msgspec
@@ -54,7 +55,9 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     thresholds: Thresholds | None = None
 
 
-_POSITIVE = ("num_ctx", "max_context_tokens", "max_tokens")
+_SIZES = ("num_ctx", "max_context_tokens", "max_tokens")
+_MOST_TOKENS = 2**31 - 1
+"""The largest number that a server can hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +129,7 @@ def _read(path: Path) -> dict[str, object]:
         raise Misuse(f"{path} is larger than {_MOST_BYTES:,} bytes, which no configuration is; look at what it is")
     try:
         return tomllib.loads(raw.decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Misuse(f"{path} is no TOML: {error}") from error
 
 
@@ -149,17 +152,31 @@ def _checked(layer: Mapping[str, object], place: str) -> dict[str, object]:
     try:
         table = msgspec.convert(named, _File, strict=place not in {"environment", "flag"})
     except msgspec.ValidationError as error:
-        raise Misuse(f"{place}: {error}".replace(" - at `$.", " - at `")) from error
-    for name in _POSITIVE:
+        raise Misuse(_explained(str(error), place)) from error
+    for name in _SIZES:
         value = getattr(table, name)
-        if value is not None and value <= 0:
-            raise Misuse(f"{_origin(place, name)}: {name} must be above 0, not {value}")
+        if value is not None and not 0 < value <= _MOST_TOKENS:
+            raise Misuse(f"{_origin(place, name)}: {name} must be above 0 and at most {_MOST_TOKENS:,}, not {value}")
+    if table.temperature is not None and not 0 <= table.temperature < inf:
+        raise Misuse(
+            f"{_origin(place, 'temperature')}: temperature must be a number from 0 up, not {table.temperature}"
+        )
     return {name: value for name in _File.__struct_fields__ if (value := getattr(table, name)) is not None}
 
 
+def _explained(error: str, place: str) -> str:
+    """A decoding error with the place and the key that it is about."""
+    text, _, where = error.partition(" - at `$")
+    name = where.strip(".`")
+    if "unknown field" in text:
+        return f"{place}: {text}{f' in {name}' if name else ''}; known are {', '.join(_File.__struct_fields__)}"
+    choices = f"; it is one of {', '.join(get_args(Runtime))}" if name == "runtime" else ""
+    return f"{_origin(place, name)}: {name}: {text}{choices}"
+
+
 def _this_machine(url: str) -> bool:
-    host = urlsplit(url if "://" in url else f"http://{url}").hostname or ""
     try:
+        host = urlsplit(url if "://" in url else f"http://{url}").hostname or ""
         return host == "localhost" or ip_address(host).is_loopback
     except ValueError:
         return False

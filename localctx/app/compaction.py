@@ -10,7 +10,6 @@ from localctx.core.accounting import head_and_tail
 from localctx.core.checkpoint import (
     INSTRUCTION,
     LOOP_PENALTY,
-    Checkpoint,
     Refused,
     Sections,
     accept,
@@ -25,6 +24,7 @@ from localctx.core.ladder import (
     Compacted,
     Effect,
     Rung,
+    apply,
     choose_cut,
     clear,
     history_size,
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from localctx.core.accounting import Count
     from localctx.core.events import Event
     from localctx.core.ladder import Policy
-    from localctx.core.messages import History
+    from localctx.core.messages import Checkpoint, History
     from localctx.core.window import Budget
     from localctx.ports import Runtime
 
@@ -155,13 +155,23 @@ class Engine:
         self.emit(RungBegun(Rung.COMPACT, used.tokens, self.budget.window))
         source = await self._in_place()
         if source is not None and source.last_seq < cut:
-            source, machine = (source, less) if self._pays(less := self._machine(source.last_seq)) else (None, machine)
+            source, machine = self._shorter(source, machine, used)
         notes = await self._notes(machine, source)
         if isinstance(notes, Refused):
             return Compacted(self._fallen_back(machine, notes)), "machine"
         self._failures = 0
         summed = with_notes(machine, notes, summary_cap(self.budget.window), self.meter.size)
         return Compacted(summed if self._pays(summed) else machine), "model"
+
+    def _shorter(self, source: History, machine: Checkpoint, used: Count) -> tuple[History | None, Checkpoint]:
+        """The source and a checkpoint of just that, where this frees enough; else no source: what is covered goes apart."""
+        less = self._machine(source.last_seq)
+        history = self.session.history
+        left = history_size(apply(history, Compacted(less)), self.meter.size)
+        scaled = left * used.tokens / max(history_size(history, self.meter.size), 1)
+        if self._pays(less) and scaled <= self.budget.due(self.policy.compact):
+            return source, less
+        return None, machine
 
     def _machine(self, cut: int) -> Checkpoint:
         covered, _ = self.session.history.split(cut)

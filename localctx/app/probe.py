@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import anyio
 
 from localctx.core.window import ServerReport, Status
+from localctx.errors import LocalctxError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,15 +19,18 @@ __all__ = ["probe"]
 _SECONDS = 10.0
 
 
-async def probe(targets: Sequence[Prober]) -> list[ServerReport]:
-    """What each target answers, in the order given; a target that takes longer than 10 s is reported as an error."""
+async def probe(targets: Sequence[Prober], *, seconds: float = _SECONDS) -> list[ServerReport]:
+    """What each target answers, in the order given; one that fails, or takes longer than this, is reported as an error."""
     reports: dict[int, ServerReport] = {}
 
     async def one(index: int, target: Prober) -> None:
-        error = f"{target.url} gave no whole answer within {_SECONDS:g} s; it may be busy or hung"
+        error = f"{target.url} gave no whole answer within {seconds:g} s; it may be busy or hung: try again"
         reports[index] = ServerReport(None, target.url, Status.ERROR, error=error)
-        with anyio.move_on_after(_SECONDS):
-            reports[index] = await target.probe()
+        try:
+            with anyio.move_on_after(seconds):
+                reports[index] = await target.probe()
+        except LocalctxError as failed:
+            reports[index] = ServerReport(None, target.url, Status.ERROR, error=str(failed))
 
     async with anyio.create_task_group() as group:
         for index, target in enumerate(targets):

@@ -43,7 +43,7 @@ def command(
     started = monotonic()
 
     async def ask() -> list[ServerReport]:
-        return await wiring.probe(given, url or (), start=load)
+        return await wiring.ask_all(given, url or (), start=load)
 
     reports = anyio.run(ask)
     if as_json:

@@ -146,8 +146,15 @@ def window_text(window: EffectiveWindow) -> str:
     """A window with its source, for people."""
     if window.tokens is None or window.decided_by is None:
         return "window unknown"
-    below = f", lowered by the ceiling {window.ceiling:,}" if window.ceiling == window.tokens else ""
-    return f"window {window.tokens:,} tokens, {window.confidence} ({window.decided_by.where}{below})"
+    return f"window {window.tokens:,} tokens, {window.confidence} ({_source(window)})"
+
+
+def _source(window: EffectiveWindow) -> str:
+    if window.decided_by is None:
+        return "nobody says it"
+    if window.tokens == window.decided_by.tokens:
+        return window.decided_by.where
+    return f"{window.decided_by.where} says {window.decided_by.tokens:,}, the ceiling lowers it"
 
 
 def _log_event(event: e.Event) -> None:
@@ -242,10 +249,7 @@ def _model_lines(model: ModelReport) -> None:
     window, tokens = model.window, model.window.tokens
     out(f"  {model.id}{'' if model.loaded else ' (not loaded)'}")
     shown = "unknown" if tokens is None else f"{tokens:,}"
-    where = window.decided_by.where if window.decided_by else "nobody says it"
-    out(f"    window    {shown:>9}  {window.confidence}  ({where})")
-    if window.ceiling is not None:
-        out(f"    ceiling   {window.ceiling:>9,}  only lowers the window")
+    out(f"    window    {shown:>9}  {window.confidence}  ({_source(window)})")
     facts: Mapping[str, object] = {"trained": model.trained, "slots": model.slots, "template": model.template}
     for name, value in facts.items():
         if value is not None:

@@ -62,7 +62,7 @@ def command(
     if text is None and (as_json or not sys.stdout.isatty()):
         raise typer.BadParameter("nothing was asked: pass a PROMPT, or pipe one in")
     wiring.policy(given)
-    journal = _journal(session, resume, go_on=go_on, ephemeral=ephemeral)
+    journal = wiring.journal(session=session, resume=resume, go_on=go_on, ephemeral=ephemeral)
     anyio.run(_run, given, text, journal, render)
 
 
@@ -81,65 +81,11 @@ def _asked(prompt: str | None) -> str | None:
     return "\n\n".join(text for text in (prompt, piped) if text and text.strip()) or None
 
 
-def _journal(session: str | None, resume: str | None, *, go_on: bool, ephemeral: bool) -> FileJournal | MemoryJournal:
-    from localctx import wiring
-    from localctx.errors import Misuse
-    from localctx.stores.journal import MemoryJournal
-
-    if sum((session is not None, resume is not None, go_on, ephemeral)) > 1:
-        raise Misuse("--session, --resume, --continue and --ephemeral exclude each other; pass one")
-    if ephemeral:
-        return MemoryJournal()
-    if resume is not None:
-        return wiring.sessions().resume(resume)
-    return wiring.sessions().newest() if go_on else wiring.sessions().create(session)
-
-
 async def _run(given: Settings, text: str | None, journal: FileJournal | MemoryJournal, render: Renderer) -> None:
     from localctx import wiring
-    from localctx.app.chat import Chat, Wishes
-    from localctx.core.events import Notice
-    from localctx.tokenizers.estimate import ClassEstimate
+    from localctx.cli.repl import talk
 
-    system = _text_or_file(given.system or "")
     with fetching() as progress:
-        async with wiring.connect(given, progress) as connection:
-            if connection.notice:
-                render(Notice("embedded", connection.notice))
-            chat = Chat(
-                connection.runtime,
-                connection.model,
-                journal=journal,
-                estimator=ClassEstimate(),
-                policy=wiring.policy(given),
-                emit=render,
-                system=system,
-                wishes=Wishes(given.max_tokens, given.temperature),
-            )
-            if text is None:
-                from localctx.cli.repl import talk
-
-                await talk(chat, render)
-            else:
-                await chat.ask(text)
-            render.end("done", _session_name(journal), tokens=chat.last_used)
-
-
-def _session_name(journal: FileJournal | MemoryJournal) -> str | None:
-    path = getattr(journal, "path", None)
-    return None if path is None else path.parent.name
-
-
-def _text_or_file(text: str) -> str:
-    """The text, or for `@FILE` what the file holds."""
-    from pathlib import Path
-
-    from localctx.errors import Misuse
-
-    if not text.startswith("@"):
-        return text
-    try:
-        with Path(text[1:]).expanduser().open(encoding="utf-8", errors="replace") as file:
-            return file.read(_MOST_INPUT).strip()
-    except OSError as error:
-        raise Misuse(f"cannot read the system prompt {text[1:]} ({error.strerror or error})") from error
+        async with wiring.open_chat(given, journal, render, progress) as chat:
+            await (talk(chat, render) if text is None else chat.ask(text))
+            render.end("done", journal.name, tokens=chat.last_used)

@@ -65,10 +65,22 @@ class Ledger:
 _FAR_BELOW = 0.97
 """A report this share under the expected lower bound means that the server dropped context, not that we miscounted."""
 
+_KEPT = 4
+"""Tokens at the head of a prompt that a server keeps when it cuts to half (Ollama's `num_keep`)."""
 
-def truncated(expected: Count, reported: int | None) -> bool:
-    """Whether a reported prompt is so far below the expected one that the server must have cut it in silence."""
-    return reported is not None and 0 < reported < expected.lower * _FAR_BELOW
+_NEAR = 2
+
+
+def truncated(expected: Count, reported: int, window: int) -> bool:
+    """Whether a server must have cut a prompt in silence: it reports far less than was sent.
+
+    An exact count is proof. An estimate may be wrong by more than it says, so it needs a report that sits where servers
+    cut: at the window, or at the half of it that stays behind the kept head.
+    """
+    if not 0 < reported < expected.lower * _FAR_BELOW:
+        return False
+    cuts = (window, window - (window - _KEPT) // 2)
+    return expected.bound == 0 or any(abs(reported - cut) <= _NEAR for cut in cuts)
 
 
 def head_and_tail(text: str, tokens: int, size: Callable[[str], int], note: str) -> str:

@@ -17,9 +17,8 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from localctx.core.checkpoint import Checkpoint, Facts, Words
 from localctx.core.ladder import Cleared, Compacted, Effect, Stub, Withdrawn, apply
-from localctx.core.messages import History
+from localctx.core.messages import Checkpoint, Facts, History, Words
 from localctx.core.transcript import read
 from localctx.errors import JournalDamaged
 

@@ -12,8 +12,9 @@ from enum import StrEnum
 from itertools import islice
 from typing import TYPE_CHECKING, TypeAlias
 
-from localctx.core.checkpoint import Checkpoint, machine_half, render
+from localctx.core.checkpoint import machine_half, render
 from localctx.core.messages import (
+    Checkpoint,
     History,
     Interjection,
     Message,

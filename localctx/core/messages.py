@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from localctx.core.checkpoint import Checkpoint
-
 __all__ = [
+    "Checkpoint",
     "Content",
+    "Facts",
     "History",
     "Interjection",
     "Item",
@@ -30,6 +30,8 @@ __all__ = [
     "ToolCycle",
     "ToolResult",
     "Turn",
+    "Words",
+    "end_of",
     "plain",
 ]
 
@@ -142,6 +144,43 @@ class Turn:
 
     opening: tuple[Message, ...] = ()
     steps: tuple[Step, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """A user's message kept word for word (or by head and tail, where it is long), and the journal line it came from."""
+
+    seq: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the tool calls themselves say, in the order in which it was first seen."""
+
+    read: tuple[str, ...] = ()
+    modified: tuple[str, ...] = ()
+    commands: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
+    last_action: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """Stands for everything up to journal line `through`. `author` is `model`, or `machine` where no model wrote notes.
+
+    `words` are the user's, the first task first; `unsaid` counts those that found no room. `shed` counts the notes
+    that found none.
+    """
+
+    through: int
+    author: str
+    sections: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    facts: Facts = Facts()
+    words: tuple[Words, ...] = ()
+    unsaid: int = 0
+    shed: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -188,10 +188,8 @@ _KNOWN_ROLES = frozenset({"system", "developer", "user", "assistant", "tool"})
 
 
 def _complaint(item: Item, before: History, after: History) -> str:
-    if isinstance(item, Message) and item.role == FOREIGN:
-        return "not a chat message"
     if isinstance(item, Message) and item.role not in _KNOWN_ROLES:
-        return f"unknown role {item.role!r}"
+        return "not a chat message" if item.role == FOREIGN else f"unknown role {item.role!r}"
     if isinstance(item, Said) and json.loads(item.extra or "{}").get("tool_calls"):
         return "calls that no server takes: each needs its own id, the type function, a name, and arguments as text"
     if isinstance(item, ToolResult) and _landed_outside(after):

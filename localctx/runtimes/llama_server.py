@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import re
 from pathlib import PurePath
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import msgspec
 
@@ -37,8 +38,14 @@ class Pins(msgspec.Struct, frozen=True):
     ceiling: int | None = None
 
 
+_Tokens = Annotated[int, msgspec.Meta(lt=2**31)]
+"""As llama.cpp holds them: anything larger is nonsense."""
+
+_NUMBER = re.compile(r"[0-9]{1,9}")
+
+
 class _Settings(msgspec.Struct):
-    n_ctx: int = 0
+    n_ctx: _Tokens = 0
 
 
 class _Props(msgspec.Struct):
@@ -54,8 +61,8 @@ class _Props(msgspec.Struct):
 
 
 class _Meta(msgspec.Struct):
-    n_ctx: int = 0
-    n_ctx_train: int = 0
+    n_ctx: _Tokens = 0
+    n_ctx_train: _Tokens = 0
     size: int = 0
 
 
@@ -103,7 +110,7 @@ class LlamaServer:
         try:
             props = await ask(self._http, "GET", "/props")
         except Unreachable as error:
-            return self._report(Status.DOWN, error=str(error))
+            return ServerReport(None, self.url, Status.DOWN, error=str(error))
         except LocalctxError as error:
             return self._report(Status.ERROR, error=str(error))
         if (status := _trouble(props)) is not None:
@@ -115,7 +122,8 @@ class LlamaServer:
             said, listed = _convert(props.body, _Props), _convert(models.body, _Models)
         except (LocalctxError, msgspec.ValidationError) as error:
             return self._report(
-                Status.ERROR, error=f"{self.url} answers /props or /v1/models in a form that cannot be read ({error})"
+                Status.ERROR,
+                error=f"{self.url} answers /props or /v1/models in a form that cannot be read ({error}); check the port",
             )
         reports = tuple(self._model(model, said) for model in listed.data)
         return self._report(Status.UP, version=said.build_info, models=reports)
@@ -130,7 +138,7 @@ class LlamaServer:
         match answer.body:
             case {"input_tokens": int(tokens)} if answer.status == 200:  # noqa: PLR2004
                 return Count(tokens, 0, "llama-server input_tokens")
-        self._counts = answer.status in {401, 503}
+        self._counts = answer.status not in {200, 404, 405, 501}
         return None
 
     async def chat(self, request: Request) -> AsyncIterator[Piece]:
@@ -168,18 +176,18 @@ class LlamaServer:
         readings += _launched(launch.args) if router and not loaded else []
         readings += [Reading(Source.TRAINED, meta.n_ctx_train, f"{self.kind} /v1/models meta.n_ctx_train")]
         readings += [self._pins.pin] if self._pins.pin else []
-        slots = None if router else props.total_slots
+        slots = None if router else max(props.total_slots or 0, 0) or None
         window = reconcile(readings, ceiling=self._pins.ceiling)
-        shared = window.tokens is not None and self.kind == "llama-server" and (slots or 1) > 1
+        served = next((reading.tokens for reading in window.readings if reading.source is Source.SERVED), None)
         return ModelReport(
             id=_name(model, props),
             loaded=loaded,
             window=window,
-            trained=meta.n_ctx_train or None,
+            trained=max(meta.n_ctx_train, 0) or None,
             slots=slots,
             template=None if router else _template(props),
-            model_bytes=meta.size or None,
-            warnings=_advice(window.tokens or 0, slots or 1, shared=shared, tools=props.chat_template_caps),
+            model_bytes=max(meta.size, 0) or None,
+            warnings=_advice(served, slots or 1, props.chat_template_caps),
         )
 
     def _served(self, meta: _Meta, props: _Props, *, router: bool) -> tuple[int, str]:
@@ -190,8 +198,8 @@ class LlamaServer:
 
 def serves(report: ModelReport, wanted: str) -> bool:
     """Whether a model is the one that was asked for: by its id, or by its file's name with or without the ending."""
-    path = PurePath(report.id)
-    return not wanted or wanted in {report.id, path.name, path.stem}
+    name = PurePath(report.id).name
+    return not wanted or wanted in {report.id, name, name.removesuffix(".gguf")}
 
 
 def _convert(body: object, kind: type[_T]) -> _T:
@@ -247,7 +255,7 @@ def _grammar(outline: Outline) -> str:
 
 def _launched(args: Sequence[str]) -> list[Reading]:
     """What a model that is not loaded would be served with, by its launch arguments."""
-    given = {flag: value for flag, value in itertools.pairwise(args) if value.isdecimal()}
+    given = {flag: value for flag, value in itertools.pairwise(args) if _NUMBER.fullmatch(value)}
     size = next((int(given[flag]) for flag in ("-c", "--ctx-size") if flag in given), 0)
     slots = next((int(given[flag]) for flag in ("-np", "--parallel") if flag in given), 1)
     return [Reading(Source.CONFIGURED, size // max(slots, 1), "llama-server /v1/models status.args")]
@@ -260,13 +268,13 @@ def _template(props: _Props) -> str | None:
     return hashlib.sha256(props.chat_template.encode("utf-8", "surrogatepass")).hexdigest()[:12]
 
 
-def _advice(window: int, slots: int, *, shared: bool, tools: dict[str, bool] | None) -> tuple[Advice, ...]:
+def _advice(served: int | None, slots: int, tools: dict[str, bool] | None) -> tuple[Advice, ...]:
     found = []
-    if shared:
+    if served is not None and slots > 1:
         found.append(
             Advice(
                 "shared-pool",
-                f"{slots} slots may share one pool of {window:,} tokens: the window holds only while nobody else uses it",
+                f"{slots} slots may share one pool of {served:,} tokens: the window holds only while nobody else uses it",
                 "restart llama-server with -np 1, or with --no-kv-unified to split it",
             )
         )

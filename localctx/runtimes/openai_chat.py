@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
@@ -63,8 +64,11 @@ async def stream(http: httpx.AsyncClient, path: str, body: Mapping[str, object])
             if response.status_code != 200 or "text/event-stream" not in response.headers.get("content-type", ""):  # noqa: PLR2004
                 body_said = body_of(await response.aread())
                 refuse(http, classify(response.status_code, body_said), response.status_code)
-            async for event in EventSource(response).aiter_sse():
-                if event.data != "[DONE]":
+            response.encoding = "utf-8"  # as an event stream always is, whatever its header says
+            async with aclosing(EventSource(response).aiter_sse()) as events:
+                async for event in events:
+                    if event.data == "[DONE]":
+                        break
                     for piece in end.take(_decode(http, event.data)):
                         yield piece
     yield end.finished(http)
@@ -99,8 +103,10 @@ class _End:
 def _decode(http: httpx.AsyncClient, data: str) -> _Chunk:
     try:
         chunk = msgspec.json.decode(data, type=_Chunk, strict=False)
-    except msgspec.DecodeError as error:
-        raise ServerFailed(f"{address(http)} sent a piece that is no chat chunk ({error}): {data[:60]!r}") from error
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ServerFailed(
+            f"{address(http)} sent a piece that is no chat chunk ({error}): {data[:60]!r}; look at its log"
+        ) from error
     if chunk.error is not None:
         refuse(http, classify(200, {"error": chunk.error}), 200)
     return chunk

@@ -18,11 +18,14 @@ if TYPE_CHECKING:
 __all__ = ["FileJournal", "MemoryJournal", "Sessions"]
 
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND
-_ID = re.compile(r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$")
+_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 
 
 class MemoryJournal:
     """A journal that is gone with the program (`--ephemeral`)."""
+
+    name: str | None = None
+    """It has none: nobody can go on with it."""
 
     def __init__(self) -> None:
         self._entries: list[Entry] = []
@@ -47,10 +50,10 @@ class FileJournal:
     """
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path, self.name = path, path.parent.name
         try:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._file = os.fdopen(os.open(path, _FLAGS, 0o600), "a+b")
+            _folder(path.parent)
+            self._file = os.fdopen(os.open(path, _FLAGS, 0o600), "a+b", buffering=0)
         except OSError as error:
             raise _unusable(path.parent, error) from error
         try:
@@ -64,13 +67,10 @@ class FileJournal:
         self._file.seek(0)
         lines = self._file.read().split(b"\n")
         torn = lines.pop()
+        self._entries = list(_decoded(lines, self.path))
         if torn:
             self._file.truncate(self._file.seek(0, os.SEEK_END) - len(torn))
-        if lines:
-            check_header(lines[0].decode("utf-8", "replace"))
-            self._entries = list(_decoded(lines, self.path))
-        else:
-            self._entries = []
+        if not lines:
             self._write(header(self.path.parent.name, _now()), sync=True)
         for begun in open_begins(self._entries):
             self.append("abort", {"begin": begun}, sync=True)
@@ -88,9 +88,10 @@ class FileJournal:
 
     def _write(self, line: str, *, sync: bool) -> None:
         start = self._file.seek(0, os.SEEK_END)
+        rest = memoryview(line.encode() + b"\n")
         try:
-            self._file.write(line.encode() + b"\n")
-            self._file.flush()
+            while rest:
+                rest = rest[self._file.write(rest) :]
             if sync:
                 os.fsync(self._file.fileno())
         except OSError as error:
@@ -111,17 +112,15 @@ class Sessions:
 
     def create(self, name: str | None = None) -> FileJournal:
         """A session by this name, or a new one; opened for writing."""
-        name = name or f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{os.urandom(2).hex()}"
-        if not _ID.match(name):
-            raise Misuse(f"session name {name!r}: use letters, digits, '.', '_' and '-', at most 100, not '.' first")
-        return FileJournal(self._root / name / "journal.jsonl")
+        return FileJournal(self._path(name or f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{os.urandom(2).hex()}"))
 
     def resume(self, name: str) -> FileJournal:
         """The session by this name. Raises `NothingFound` where there is none."""
-        if not _ID.match(name) or not (self._root / name / "journal.jsonl").is_file():
+        path = self._path(name)
+        if not path.is_file():
             known = ", ".join(self._names()[:3]) or "none yet"
             raise NothingFound(f"no session {name!r} under {self._root} (newest: {known})")
-        return self.create(name)
+        return FileJournal(path)
 
     def newest(self) -> FileJournal:
         """The session that was written last. Raises `NothingFound` where there is none."""
@@ -130,15 +129,33 @@ class Sessions:
             raise NothingFound(f"no session to continue under {self._root}; start one with: localctx run")
         return self.create(names[0])
 
+    def _path(self, name: str) -> Path:
+        if not _ID.fullmatch(name):
+            raise Misuse(f"session name {name!r}: use letters, digits, '.', '_' and '-', at most 100, not '.' first")
+        return self._root / name / "journal.jsonl"
+
     def _names(self) -> list[str]:
         try:
-            found = [path for path in self._root.glob("*/journal.jsonl") if _ID.match(path.parent.name)]
+            found = [path for path in self._root.glob("*/journal.jsonl") if _ID.fullmatch(path.parent.name)]
             return [path.parent.name for path in sorted(found, key=lambda p: p.stat().st_mtime_ns, reverse=True)]
         except OSError as error:
             raise _unusable(self._root, error) from error
 
 
+def _folder(path: Path) -> None:
+    """Makes a folder and those above it that are not there yet, all of them private."""
+    for folder in reversed([each for each in (path, *path.parents) if not each.exists()]):
+        folder.mkdir(mode=0o700, exist_ok=True)
+
+
 def _decoded(lines: list[bytes], path: Path) -> Iterator[Entry]:
+    """The entries below a header that this version reads; a file without any line has none."""
+    if not lines:
+        return
+    try:
+        check_header(lines[0].decode("utf-8", "replace"))
+    except JournalDamaged as error:
+        raise JournalDamaged(f"{path} line 1: {error}") from error
     for number, line in enumerate(lines[1:], 2):
         try:
             yield decode(line.decode())

@@ -104,4 +104,4 @@ def test_pull_draws_on_stderr(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert isinstance(result.exception, FetchFailed)
     assert "dns error" in str(result.exception)
     assert result.stdout == ""
-    assert MODEL.title in result.stderr
+    assert "fetching the model" in result.stderr

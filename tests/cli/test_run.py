@@ -1,0 +1,251 @@
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.app.conftest import answering
+from tests.cli.conftest import Run
+from tests.fakes.llama_server import Fake, running
+
+TASK = "Read the manual. Never mention Perl."
+
+
+@pytest.fixture
+def fake() -> Iterator[Fake]:
+    with running(Fake(reply="Hello there.")) as server:
+        yield server
+
+
+def journal(folder: Path) -> list[dict[str, object]]:
+    (path,) = (folder / "data" / "sessions").glob("*/journal.jsonl")
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def complaint(text: str) -> str:
+    """The one line that says why."""
+    lines = [line for line in text.splitlines() if line.startswith("localctx: ")]
+    assert len(lines) == 1, text
+    return lines[0]
+
+
+def test_the_answer_is_on_stdout_and_all_else_on_stderr(localctx: Run, fake: Fake, tmp_path: Path) -> None:
+    done = localctx("run", "Say hello.", "--url", fake.url)
+    assert (done.returncode, done.stdout) == (0, "Hello there.\n")
+    assert "window 4,096 tokens, served (llama-server /props default_generation_settings.n_ctx)" in done.stderr
+    assert [line.get("type") for line in journal(tmp_path)] == [None, "window", "message", "message", "usage"]
+
+
+def test_what_is_piped_in_is_context_of_the_prompt(localctx: Run, fake: Fake) -> None:
+    localctx("run", "Review this.", "--url", fake.url, stdin="- old\n+ new\n")
+    assert fake.chats[-1]["messages"] == [{"role": "user", "content": "Review this.\n\n- old\n+ new"}]
+
+
+def test_json_prints_one_event_a_line_and_nothing_else(localctx: Run, fake: Fake) -> None:
+    done = localctx("run", "Say hello.", "--url", fake.url, "--json")
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    assert all({"type", "at"} <= event.keys() for event in events)
+    assert [event["type"] for event in events if event["type"] != "text"] == ["window", "usage", "turn", "end"]
+    assert "".join(event["text"] for event in events if event["type"] == "text") == "Hello there."
+    assert events[-1]["session"]
+    assert done.stderr == ""
+
+
+def test_a_session_goes_on_where_it_was(localctx: Run, fake: Fake) -> None:
+    localctx("run", "First.", "--url", fake.url, "--session", "mine", "--system", "Be brief.")
+    localctx("run", "Second.", "--url", fake.url, "--continue")
+    localctx("run", "Third.", "--url", fake.url, "--resume", "mine")
+    said = [message["content"] for message in fake.chats[-1]["messages"]]
+    assert said == ["Be brief.", "First.", "Hello there.", "Second.", "Hello there.", "Third."]
+
+
+def test_ephemeral_keeps_nothing(localctx: Run, fake: Fake, tmp_path: Path) -> None:
+    assert localctx("run", "Hi.", "--url", fake.url, "--ephemeral").returncode == 0
+    assert not (tmp_path / "data" / "sessions").exists()
+
+
+def test_a_conversation_past_the_window_announces_what_it_does(localctx: Run, fake: Fake) -> None:
+    fake.n_ctx, fake.reply = 1024, answering("Understood.")
+    localctx("run", TASK, "--url", fake.url, "--session", "long")
+    said = ""
+    for number in range(8):
+        done = localctx("run", f"Piece {number}: " + "so it goes on " * 40, "--url", fake.url, "--session", "long")
+        assert done.returncode == 0
+        said += done.stderr
+    assert "will auto-compact soon" in said
+    assert "full (" in said
+    assert "compacted" in said
+    assert "a summary by the model" in said
+    assert TASK in fake.chats[-1]["messages"][0]["content"]
+
+
+def test_decisions_are_logged_without_the_text_of_messages(localctx: Run, fake: Fake, tmp_path: Path) -> None:
+    log = tmp_path / "decisions.log"
+    localctx("--log-file", str(log), "run", "A secret question.", "--url", fake.url)
+    text = log.read_text(encoding="utf-8")
+    assert '"type": "usage"' in text
+    assert "secret" not in text
+    assert "Hello" not in text
+    assert '"type": "usage"' in localctx("-v", "run", "Hi.", "--url", fake.url).stderr
+
+
+def test_control_characters_of_a_model_do_not_reach_the_terminal(localctx: Run, fake: Fake) -> None:
+    fake.reply = "red \x1b[31malert\x1b[0m \x07done"
+    assert "\x1b" not in localctx("run", "Hi.", "--url", fake.url).stdout
+
+
+# --- bad input ----------------------------------------------------------------------------------------------------
+
+
+def unused() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{probe.getsockname()[1]}"
+
+
+def test_no_server_at_the_address(localctx: Run) -> None:
+    url = unused()
+    done = localctx("run", "Hi.", "--url", url)
+    assert done.returncode == 3
+    assert url in complaint(done.stderr)
+    assert "--url" in complaint(done.stderr)
+
+
+def test_no_server_has_the_model_that_was_named(localctx: Run) -> None:
+    done = localctx("run", "Hi.", "--model", "nope")
+    assert done.returncode == 3
+    assert "127.0.0.1:8080" in complaint(done.stderr)
+
+
+@pytest.mark.parametrize("url", ["http://", "ftp://127.0.0.1", "http://[::1", "127.0.0.1:99999"])
+def test_an_address_that_is_none(localctx: Run, url: str) -> None:
+    done = localctx("run", "Hi.", "--url", url)
+    assert done.returncode == 2
+    assert "http://127.0.0.1:8080" in complaint(done.stderr)
+
+
+@pytest.mark.parametrize(
+    "fault", ["html", "garbage", "not_http", "truncated_json", "redirect_loop", "wrong_content_type"]
+)
+def test_a_port_that_speaks_something_else(localctx: Run, fake: Fake, fault: str) -> None:
+    fake.fault = fault
+    done = localctx("run", "Hi.", "--url", fake.url)
+    assert done.returncode in {1, 3}
+    assert fake.url in complaint(done.stderr)
+
+
+def test_a_key_that_is_refused(localctx: Run, fake: Fake) -> None:
+    fake.api_key = "right"
+    done = localctx("run", "Hi.", "--url", fake.url, LOCALCTX_API_KEY="wrong-key")
+    assert done.returncode == 2
+    assert "--api-key-env" in complaint(done.stderr)
+    assert "wrong-key" not in done.stderr
+    assert localctx("run", "Hi.", "--url", fake.url, "--api-key-env", "MINE", MINE="right").returncode == 0
+
+
+def test_a_model_that_is_not_there(localctx: Run, fake: Fake) -> None:
+    done = localctx("run", "Hi.", "--url", fake.url, "--model", "other")
+    assert done.returncode == 3
+    assert "fake-model" in complaint(done.stderr)
+
+
+def test_a_model_that_is_still_loading(localctx: Run, fake: Fake) -> None:
+    fake.loading_for = 1.5
+    done = localctx("run", "Hi.", "--url", fake.url)
+    assert done.returncode == 0, "it is waited for"
+
+
+def test_a_server_that_dies_mid_stream_keeps_what_was_said(localctx: Run, fake: Fake, tmp_path: Path) -> None:
+    fake.reply, fake.fault = "one two three four five six seven eight", "die_mid_stream"
+    done = localctx("run", "Count.", "--url", fake.url)
+    assert done.returncode == 1
+    assert "log" in complaint(done.stderr)
+    last = [line for line in journal(tmp_path) if line.get("type") == "message"][-1]
+    assert last["complete"] is False
+    assert "one" in str(last["message"])
+
+
+def test_a_prompt_larger_than_the_window(localctx: Run, fake: Fake) -> None:
+    fake.n_ctx = 512
+    assert localctx("run", "Short.", "--url", fake.url).returncode == 0
+    done = localctx("run", "long " * 3000, "--url", fake.url)
+    assert done.returncode == 4
+    line = complaint(done.stderr)
+    assert "window is 512" in line
+    assert "n_ctx" in line
+    assert "--num-ctx" in line
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("model = ", "localctx.toml"),
+        ("modell = 'x'", "modell"),
+        ("num_ctx = 'big'", "num_ctx"),
+        ("num_ctx = 0", "above 0"),
+        ("[thresholds]\nwarn = 0.9\ncompact = 0.8", "0.9"),
+    ],
+)
+def test_a_configuration_that_is_wrong(localctx: Run, tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "work" / "localctx.toml").write_text(text, encoding="utf-8")
+    done = localctx("run", "Hi.")
+    assert done.returncode == 2
+    assert said in complaint(done.stderr)
+
+
+def test_a_configuration_that_cannot_be_read(localctx: Run, tmp_path: Path) -> None:
+    (tmp_path / "work" / "localctx.toml").mkdir()
+    done = localctx("run", "Hi.")
+    assert done.returncode == 2
+    assert "localctx.toml" in complaint(done.stderr)
+
+
+def test_a_data_directory_that_cannot_be_written(localctx: Run, fake: Fake, tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("in the way", encoding="utf-8")
+    done = localctx("run", "Hi.", "--url", fake.url)
+    assert done.returncode == 2
+    assert "LOCALCTX_HOME" in complaint(done.stderr)
+    assert fake.chats == []
+    assert localctx("run", "Hi.", "--url", fake.url, "--ephemeral").returncode == 0
+
+
+def test_a_session_that_is_not_there_or_open_elsewhere(localctx: Run, fake: Fake, tmp_path: Path) -> None:
+    assert localctx("run", "Hi.", "--url", fake.url, "--continue").returncode == 3
+    assert localctx("run", "Hi.", "--url", fake.url, "--resume", "nope").returncode == 3
+    assert localctx("run", "Hi.", "--url", fake.url, "--session", "../out").returncode == 2
+    assert localctx("run", "Hi.", "--url", fake.url, "--continue", "--ephemeral").returncode == 2
+    fake.fault = "hang"
+    first = threading.Thread(target=localctx, args=("run", "Hi.", "--url", fake.url, "--session", "mine"))
+    first.start()
+    path = tmp_path / "data" / "sessions" / "mine" / "journal.jsonl"
+    while not path.exists():
+        first.join(0.05)
+    done = localctx("run", "Hi.", "--url", fake.url, "--session", "mine")
+    assert done.returncode == 2
+    assert "open in another program" in complaint(done.stderr)
+    fake.fault = None
+    first.join()
+
+
+@pytest.mark.parametrize(
+    "flags", [("--num-ctx", "0"), ("--num-ctx", "-5"), ("--policy", "nonsense"), ("--runtime", "x")]
+)
+def test_flags_that_are_wrong(localctx: Run, fake: Fake, flags: tuple[str, str]) -> None:
+    done = localctx("run", "Hi.", "--url", fake.url, *flags)
+    assert done.returncode == 2
+    assert flags[0] in complaint(done.stderr)
+
+
+def test_nothing_to_ask(localctx: Run, fake: Fake) -> None:
+    assert localctx("run", "--url", fake.url).returncode == 2
+
+
+def test_errors_are_events_for_scripts(localctx: Run) -> None:
+    done = localctx("run", "Hi.", "--url", unused(), "--json")
+    event = json.loads(done.stdout)
+    assert event["type"] == "error"
+    assert event["exit_code"] == done.returncode == 3
