@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import sys
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -25,6 +26,9 @@ __all__ = ["Renderer", "begin_log", "complain", "context_picture", "note", "out"
 
 _log = logging.getLogger("localctx")
 _as_json = False
+
+_STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""Control characters but for tab and line end, and those that turn the direction of writing."""
 
 
 def begin_log(path: Path | None, *, verbose: bool) -> None:
@@ -65,7 +69,7 @@ def complain(text: str, code: int) -> None:
 
 def _printable(text: str, encoding: str | None) -> str:
     """The text without what would steer the terminal, in characters that it can show."""
-    safe = "".join(char if char in "\n\t" or char.isprintable() else "\ufffd" for char in text)
+    safe = _STEERING.sub("\ufffd", text.replace("\r\n", "\n"))
     return safe.encode(encoding or "utf-8", "replace").decode(encoding or "utf-8", "replace")
 
 

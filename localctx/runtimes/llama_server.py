@@ -197,9 +197,12 @@ class LlamaServer:
 
 
 def serves(report: ModelReport, wanted: str) -> bool:
-    """Whether a model is the one that was asked for: by its id, or by its file's name with or without the ending."""
-    name = PurePath(report.id).name
-    return not wanted or wanted in {report.id, name, name.removesuffix(".gguf")}
+    """Whether a model is the one that was asked for: by its id, or by its file, with or without folder and ending."""
+    return not wanted or wanted == report.id or _stem(wanted) == _stem(report.id)
+
+
+def _stem(name: str) -> str:
+    return PurePath(name).name.removesuffix(".gguf")
 
 
 def _convert(body: object, kind: type[_T]) -> _T:

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import json
+import signal
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -96,6 +99,28 @@ def test_decisions_are_logged_without_the_text_of_messages(localctx: Run, fake: 
 def test_control_characters_of_a_model_do_not_reach_the_terminal(localctx: Run, fake: Fake) -> None:
     fake.reply = "red \x1b[31malert\x1b[0m \x07done"
     assert "\x1b" not in localctx("run", "Hi.", "--url", fake.url).stdout
+
+
+def test_every_script_reaches_the_terminal(localctx: Run, fake: Fake) -> None:
+    fake.reply = "prix : 5\u00a0€, 日本語, می\u200cخواهم, 👩\u200d🔬"  # noqa: RUF001  Persian, with its joiner
+    assert localctx("run", "Hi.", "--url", fake.url).stdout == fake.reply + "\n"
+
+
+def test_ctrl_c_keeps_what_was_said_and_ends_with_130(environment: dict[str, str], fake: Fake, tmp_path: Path) -> None:
+    fake.reply, fake.delay = "one two three four five " * 50, 0.1
+    command = [sys.executable, "-m", "localctx", "run", "Count.", "--url", fake.url]
+    with subprocess.Popen(
+        command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as child:
+        assert child.stdout is not None
+        assert child.stdout.read(7) == b"one two"
+        child.send_signal(signal.SIGINT)
+        out, error = child.communicate(timeout=20)
+    assert child.returncode == 130
+    assert b"Traceback" not in error
+    last = [line for line in journal(tmp_path) if line.get("type") == "message"][-1]
+    assert last["complete"] is False
+    assert str(last["message"]).count("one") >= 1, out
 
 
 # --- bad input ----------------------------------------------------------------------------------------------------
