@@ -24,12 +24,13 @@ if TYPE_CHECKING:
 __all__ = ["Settings", "Thresholds", "load"]
 
 FILE = "localctx.toml"
-_MOST_BYTES = 1 << 20
+_MOST_BYTES = 16 * 1024
+"""A configuration is small, and reading TOML takes quadratic time and memory in the depth of its keys."""
 
 _SPELLINGS = {"maxContextTokens": "max_context_tokens", "numCtx": "num_ctx", "maxTokens": "max_tokens"}
 
-Runtime = Literal["llama-server", "embedded"]
-"""The runtimes that this version reads."""
+Runtime = Literal["llama-server", "ollama", "vllm", "sglang", "lmstudio", "openai", "embedded"]
+"""The runtimes that can be named; `openai` is any OpenAI-compatible server."""
 
 
 class Thresholds(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -97,7 +98,7 @@ def load(flags: Mapping[str, object], *, environment: Mapping[str, str], project
     """
     layers = [
         (f"user {user / FILE}", _read(user / FILE)),
-        (f"project {project / FILE}", _project(project / FILE)),
+        (f"project {project / FILE}", {} if project == user else _project(project / FILE)),
         ("environment", _environment(environment)),
         ("flag", {name: value for name, value in flags.items() if value is not None}),
     ]

@@ -113,4 +113,4 @@ class JournalDamaged(LocalctxError):
 
 
 class FetchFailed(LocalctxError):
-    """A model could not be fetched."""
+    """A model or the catalog could not be fetched."""

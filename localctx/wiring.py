@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -33,7 +34,11 @@ from localctx.errors import (
 )
 from localctx.hardware.machine import worker_threads
 from localctx.runtimes import embedded
-from localctx.runtimes.llama_server import LlamaServer, Pins, serves
+from localctx.runtimes.detect import READERS, Detector
+from localctx.runtimes.llama_server import LlamaServer, serves
+from localctx.runtimes.openai_chat import OpenAIServer
+from localctx.runtimes.server import Pins
+from localctx.stores.catalog import Catalog
 from localctx.stores.journal import FileJournal, MemoryJournal, Sessions
 from localctx.stores.models import DEFAULT, KnownModel, ModelStore
 from localctx.tokenizers.estimate import ClassEstimate
@@ -44,7 +49,18 @@ if TYPE_CHECKING:
     from localctx.core.events import Event
     from localctx.ports import Journal, Prober
 
-__all__ = ["ask_all", "connect", "home", "journal", "model_store", "open_chat", "policy", "probe", "settings"]
+__all__ = [
+    "ask_all",
+    "catalog",
+    "connect",
+    "home",
+    "journal",
+    "model_store",
+    "open_chat",
+    "policy",
+    "probe",
+    "settings",
+]
 
 DEFAULT_ADDRESSES = tuple(f"http://127.0.0.1:{port}" for port in (11434, 8080, 8000, 30000, 1234))
 """Where Ollama, llama-server, vLLM, SGLang and LM Studio listen unless told otherwise; any may be a llama-server."""
@@ -61,6 +77,11 @@ def home() -> Path:
 def model_store() -> ModelStore:
     """The small models in the data directory."""
     return ModelStore(home())
+
+
+def catalog() -> Catalog:
+    """The models.dev listings in the data directory, or the bundled ones."""
+    return Catalog(home() / "catalog.json")
 
 
 def journal(
@@ -108,19 +129,41 @@ def probe(*urls: str, **flags: object) -> list[ServerReport]:
 
 
 async def ask_all(given: Settings, urls: Sequence[str] = (), *, start: bool = False) -> list[ServerReport]:
-    """What the named addresses answer, or all the usual ones; `start` starts the embedded runtime to see its window."""
+    """What the named addresses answer, or all the usual ones.
+
+    `start` may load: the embedded runtime, and on an Ollama the model that the settings name.
+    """
     addresses = list(urls) or ([given.url] if given.url else [])
-    targets: list[Prober] = []
-    if given.runtime != "embedded":
-        targets += [_server(given, url) for url in addresses or DEFAULT_ADDRESSES]
-    if given.runtime == "embedded" or not addresses:
-        targets.append(_EmbeddedProbe(given, start=start))
+    inside = given.runtime == "embedded"
+    servers = [] if inside else [_detector(given, url, start=start) for url in addresses or _usual_addresses()]
+    targets: list[Prober] = [*servers, *([_EmbeddedProbe(given, start=start)] if inside or not addresses else [])]
     try:
-        return [_wanted(report, given.model or "") for report in await probe_all(targets)]
+        return [
+            _wanted(report, given.model or "")
+            for report in await probe_all(targets, seconds=_LOADING if start else _ANSWERING)
+        ]
     finally:
-        for target in targets:
-            if isinstance(target, LlamaServer):
-                await target.close()
+        for server in servers:
+            await server.close()
+
+
+_ANSWERING, _LOADING = 10.0, 600.0
+"""The seconds in which an address must have answered, and those that loading a model may take."""
+
+
+def _detector(given: Settings, url: str, *, start: bool = False) -> Detector:
+    load = given.model if start else None
+    return Detector(url, key=given.key(os.environ), pins=_pins(given), kind=given.runtime, load=load)
+
+
+def _usual_addresses() -> list[str]:
+    """Where servers listen unless told otherwise, and where Ollama was told to."""
+    named = os.environ.get("OLLAMA_HOST", "").strip().replace("0.0.0.0", "127.0.0.1")  # noqa: S104  not bound: asked
+    if not named:
+        return list(DEFAULT_ADDRESSES)
+    url = named if "://" in named else f"http://{named}"
+    url = url if re.search(r":\d+/?$", url) else f"{url.rstrip('/')}:11434"
+    return list(dict.fromkeys([url, *DEFAULT_ADDRESSES]))
 
 
 def _wanted(report: ServerReport, model: str) -> ServerReport:
@@ -160,10 +203,6 @@ def _cold(given: Settings, known: KnownModel, *, here: bool) -> ModelReport:
     return ModelReport(
         known.name, loaded=False, window=window, trained=known.trained, slots=1, warnings=() if here else (missing,)
     )
-
-
-def _server(given: Settings, url: str) -> LlamaServer:
-    return LlamaServer(url, key=given.key(os.environ), pins=_pins(given))
 
 
 def _pins(given: Settings) -> Pins:
@@ -223,25 +262,45 @@ def _text_or_file(text: str) -> str:
 @asynccontextmanager
 async def _connection(
     given: Settings, emit: Callable[[Event], None], progress: Callable[[int, int], None]
-) -> AsyncIterator[tuple[LlamaServer, ModelReport]]:
+) -> AsyncIterator[tuple[LlamaServer | OpenAIServer, ModelReport]]:
     """The runtime that the settings name, or the one that answers, or, where nothing was named, the embedded one.
 
     `progress` is told bytes done and in all while a model is fetched. What was started here is stopped at the end.
     Raises `NothingFound`, `ModelMissing`, `Unauthorized`, `MissingExtra` and their kin.
     """
-    found = None
-    if not _means_embedded(given):
-        found = _server(given, given.url) if given.url else await _answering(given)
-    if found is not None:
-        try:
-            yield found, await _ready(found, given, emit)
-        finally:
-            await found.close()
+    url = None if _means_embedded(given) else given.url or await _answering(given)
+    if url is None:
+        if not _means_embedded(given):
+            emit(Notice("embedded", "no server answers at the usual addresses: using the embedded runtime"))
+        async with _started(given, progress) as inside:
+            _, model = await _model_at(inside, "", given, emit)
+            inside.model = model.id
+            yield inside, model
         return
-    if not _means_embedded(given):
-        emit(Notice("embedded", "no server answers at the usual addresses: using the embedded runtime"))
-    async with _started(given, progress) as runtime:
-        yield runtime, await _ready(runtime, given, emit)
+    detector = _detector(given, url)
+    try:
+        report, model = await _model_at(detector, given.model or "", given, emit)
+    finally:
+        await detector.close()
+    runtime = _runtime(given, report)
+    runtime.model = model.id
+    try:
+        yield runtime, model
+    finally:
+        await runtime.close()
+
+
+def _runtime(given: Settings, report: ServerReport) -> LlamaServer | OpenAIServer:
+    """The way to talk to a server that was found."""
+    key, pins = given.key(os.environ), _pins(given)
+    if report.runtime == "llama-server":
+        return LlamaServer(report.url, key=key, pins=pins)
+    if report.runtime is None or report.runtime == "ollama":
+        raise Misuse(
+            f"{report.url} is {report.runtime}, which run does not talk to yet (probe does); pass the --url of a "
+            "llama-server, vLLM, SGLang, LM Studio or other OpenAI-compatible server, or --runtime embedded"
+        )
+    return OpenAIServer(report.url, READERS[report.runtime], kind=report.runtime, key=key, pins=pins)
 
 
 def _means_embedded(given: Settings) -> bool:
@@ -252,21 +311,24 @@ def _means_embedded(given: Settings) -> bool:
     return given.url is None and (known or name.endswith(".gguf") or (given.model or "").startswith(_PREFIX))
 
 
-async def _answering(given: Settings) -> LlamaServer | None:
-    """The first server at the usual addresses that has the model. Raises `NothingFound` where a model was named in vain."""
-    servers = [_server(given, url) for url in DEFAULT_ADDRESSES]
-    reports = await probe_all(servers)
-    fit = [_wanted(report, given.model or "").models != () for report in reports]
-    chosen = servers[fit.index(True)] if any(fit) else None
-    for server in servers:
-        if server is not chosen:
-            await server.close()
-    if chosen is None and given.model:
+async def _answering(given: Settings) -> str | None:
+    """The first of the usual addresses that has the model and can be talked to.
+
+    Raises `NothingFound` where a model was named in vain.
+    """
+    detectors = [_detector(given, url) for url in _usual_addresses()]
+    try:
+        reports = await probe_all(detectors)
+    finally:
+        for detector in detectors:
+            await detector.close()
+    fit = [report.url for report in reports if report.runtime != "ollama" and _wanted(report, given.model or "").models]
+    if not fit and given.model:
         tried = "; ".join(f"{report.url} {_tried(report)}" for report in reports)
         raise NothingFound(
             f"no server has {given.model!r} ({given.origins['model']}): {tried}; start one, or name another --model"
         )
-    return chosen
+    return fit[0] if fit else None
 
 
 def _tried(report: ServerReport) -> str:
@@ -278,24 +340,24 @@ def _tried(report: ServerReport) -> str:
 _LOADING_SECONDS = 120.0
 
 
-async def _ready(runtime: LlamaServer, given: Settings, emit: Callable[[Event], None]) -> ModelReport:
-    """The model on a server, once it is loaded. Raises what is wrong with the server, or `ModelMissing`."""
-    wanted = "" if runtime.kind == "embedded" else given.model or ""
+async def _model_at(
+    target: Prober, wanted: str, given: Settings, emit: Callable[[Event], None]
+) -> tuple[ServerReport, ModelReport]:
+    """A server and the model on it, once that is loaded. Raises what is wrong with the server, or `ModelMissing`."""
     async for attempt in stamina.retry_context(
         on=ServerLoading, attempts=None, timeout=_LOADING_SECONDS, wait_initial=0.5, wait_max=2.0
     ):
         with attempt:
             if attempt.num == 2:  # noqa: PLR2004  said once, when the first try has failed
-                emit(Notice("loading", f"{runtime.url} is still loading its model; waiting"))
-            report = await runtime.probe()
+                emit(Notice("loading", f"{target.url} is still loading its model; waiting"))
+            report = await target.probe()
             _complain(report)
     models = _wanted(report, wanted).models
     if not models:
         raise ModelMissing(
             f"{report.url} {_tried(report)}, not {wanted!r} ({given.origins.get('model', 'asked for')}); pass --model with one it has"
         )
-    runtime.model = models[0].id
-    return models[0]
+    return report, models[0]
 
 
 _WRONG = {

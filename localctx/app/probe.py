@@ -21,11 +21,17 @@ _SECONDS = 10.0
 
 async def probe(targets: Sequence[Prober], *, seconds: float = _SECONDS) -> list[ServerReport]:
     """What each target answers, in the order given; one that fails, or takes longer than this, is reported as an error."""
-    reports: dict[int, ServerReport] = {}
+    reports = [
+        ServerReport(
+            None,
+            target.url,
+            Status.ERROR,
+            error=f"{target.url} gave no whole answer within {seconds:g} s; it may be busy or hung: try again",
+        )
+        for target in targets
+    ]
 
     async def one(index: int, target: Prober) -> None:
-        error = f"{target.url} gave no whole answer within {seconds:g} s; it may be busy or hung: try again"
-        reports[index] = ServerReport(None, target.url, Status.ERROR, error=error)
         try:
             with anyio.move_on_after(seconds):
                 reports[index] = await target.probe()
@@ -35,4 +41,4 @@ async def probe(targets: Sequence[Prober], *, seconds: float = _SECONDS) -> list
     async with anyio.create_task_group() as group:
         for index, target in enumerate(targets):
             group.start_soon(one, index, target)
-    return [reports[index] for index in range(len(targets))]
+    return reports

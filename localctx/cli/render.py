@@ -229,7 +229,7 @@ def _model_json(model: ModelReport) -> dict[str, object]:
         "shared_pool": model.shared_pool,
         "template": model.template,
         "window": _window_json(model.window),
-        "memory": {"model_bytes": model.model_bytes},
+        "memory": {"model_bytes": model.model_bytes, "in_vram_bytes": model.in_vram_bytes},
         "warnings": [asdict(warning) for warning in model.warnings],
     }
 

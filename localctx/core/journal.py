@@ -67,13 +67,14 @@ def check_header(line: str) -> None:
         schema = json.loads(line)["schema"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise JournalDamaged(f"the first line is no journal header: {line[:60]!r}") from error
-    if schema != SCHEMA:
+    if type(schema) is not int or schema != SCHEMA:
         raise JournalDamaged(f"the journal has schema {schema!r}, this version reads {SCHEMA}; upgrade localctx")
 
 
 def encode(entry: Entry) -> str:
     """The entry as one line of JSON, without its line end; always valid UTF-8."""
-    line = {"seq": entry.seq, "at": entry.at, "type": entry.type, **entry.body}
+    line = {"seq": entry.seq, "at": entry.at, "type": entry.type}
+    line |= {name: value for name, value in entry.body.items() if name not in line}
     text = json.dumps(line, ensure_ascii=False)
     return text if _encodable(text) else json.dumps(line)
 

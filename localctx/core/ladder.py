@@ -46,10 +46,13 @@ __all__ = [
     "apply",
     "choose_cut",
     "clear",
+    "fills",
+    "history_size",
     "next_rung",
     "standing",
     "tail_tokens",
     "trim",
+    "unit_size",
 ]
 
 

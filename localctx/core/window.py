@@ -162,7 +162,7 @@ class Budget:
 
     def reply(self, upper: int, wanted: int | None) -> int:
         """The `max_tokens` for a prompt of at most `upper` tokens; below 1 where the prompt does not fit."""
-        room = min(self.window - upper, self.max_prompt - upper + 1)
+        room = self.window - upper if upper <= self.max_prompt else 0
         return room if wanted is None else min(wanted, room)
 
 
@@ -185,8 +185,10 @@ class ModelReport:
     trained: int | None = None
     slots: int | None = None
     shared_pool: int | None = None
+    aliases: tuple[str, ...] = ()
     template: str | None = None
     model_bytes: int | None = None
+    in_vram_bytes: int | None = None
     warnings: tuple[Advice, ...] = ()
 
 

@@ -72,7 +72,7 @@ class _BoundedTransport(httpx.AsyncBaseTransport):
 def client(url: str, key: str | None = None, transport: httpx.AsyncBaseTransport | None = None) -> httpx.AsyncClient:
     """A client for one server. Raises `Misuse` where `url` is no http or https address, or the key cannot be sent."""
     try:
-        base = httpx.URL(url if "://" in url else f"http://{url}")
+        base = httpx.URL(_without_v1(url if "://" in url else f"http://{url}"))
         usable = base.scheme in {"http", "https"} and base.host and 0 < (base.port or 80) < 2**16
     except (httpx.InvalidURL, ValueError) as error:  # the latter for a host that IDNA does not take
         raise _no_address(url) from error
@@ -90,6 +90,11 @@ def client(url: str, key: str | None = None, transport: httpx.AsyncBaseTransport
         follow_redirects=False,
         trust_env=False,
     )
+
+
+def _without_v1(url: str) -> str:
+    """The address of the server, where people give the base of its OpenAI dialect."""
+    return url.rstrip("/").removesuffix("/v1")
 
 
 def _no_address(url: str) -> Misuse:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import hashlib
 import itertools
 import re
+from functools import partial
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
 from localctx.core.accounting import Count
 from localctx.core.window import Advice, ModelReport, Reading, ServerReport, Source, Status, reconcile
-from localctx.errors import LocalctxError, Unreachable
+from localctx.errors import LocalctxError
 from localctx.runtimes import openai_chat
 from localctx.runtimes.http import Answer, address, ask, client
+from localctx.runtimes.server import Pins, Server, decoded, probed, served, trouble
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -23,19 +25,10 @@ if TYPE_CHECKING:
 
     from localctx.core.checkpoint import Outline
     from localctx.core.outgoing import WireMessage
+    from localctx.core.window import EffectiveWindow
     from localctx.ports import Piece, Request
 
-__all__ = ["LlamaServer", "Pins", "serves"]
-
-
-_T = TypeVar("_T")
-
-
-class Pins(msgspec.Struct, frozen=True):
-    """What the user asks of a window, with the place it was asked in: a pin and a ceiling."""
-
-    pin: Reading | None = None
-    ceiling: int | None = None
+__all__ = ["LlamaServer", "read", "serves"]
 
 
 _Tokens = Annotated[int, msgspec.Meta(lt=2**31)]
@@ -57,7 +50,6 @@ class _Props(msgspec.Struct):
     build_info: str | None = None
     chat_template: str | None = None
     chat_template_caps: dict[str, bool] | None = None
-    is_sleeping: bool = False
 
 
 class _Meta(msgspec.Struct):
@@ -107,26 +99,8 @@ class LlamaServer:
 
     async def probe(self) -> ServerReport:
         """What the server says now; loads and wakes nothing."""
-        try:
-            props = await ask(self._http, "GET", "/props")
-        except Unreachable as error:
-            return ServerReport(None, self.url, Status.DOWN, error=str(error))
-        except LocalctxError as error:
-            return self._report(Status.ERROR, error=str(error))
-        if (status := _trouble(props)) is not None:
-            return self._report(status, error=_TROUBLE[status].format(url=self.url, http=props.status))
-        if not _is_llama(props):
-            return ServerReport(None, self.url, Status.ERROR, error=_not_llama(self.url, props))
-        try:
-            models = await ask(self._http, "GET", "/v1/models")
-            said, listed = _convert(props.body, _Props), _convert(models.body, _Models)
-        except (LocalctxError, msgspec.ValidationError) as error:
-            return self._report(
-                Status.ERROR,
-                error=f"{self.url} answers /props or /v1/models in a form that cannot be read ({error}); check the port",
-            )
-        reports = tuple(self._model(model, said) for model in listed.data)
-        return self._report(Status.UP, version=said.build_info, models=reports)
+        reader = partial(read, kind=self.kind)
+        return await probed(Server(self._http), (reader,), self._pins, hello="/props", kind=self.kind)
 
     async def count(self, messages: Sequence[WireMessage]) -> Count | None:
         """The server's own count of the rendered chat; None where this server has no such endpoint."""
@@ -158,82 +132,63 @@ class LlamaServer:
     def _body(self, messages: Sequence[WireMessage]) -> dict[str, object]:
         return {"messages": list(messages)} | ({"model": self.model} if self.model else {})
 
-    def _report(
-        self,
-        status: Status,
-        *,
-        version: str | None = None,
-        error: str | None = None,
-        models: tuple[ModelReport, ...] = (),
-    ) -> ServerReport:
-        return ServerReport(self.kind, self.url, status, version, error, models)
 
-    def _model(self, model: _Model, props: _Props) -> ModelReport:
-        router = props.role == "router"
-        meta, launch = model.meta or _Meta(), model.status or _Launch()
-        loaded = launch.value in {"loaded", "sleeping"}
-        readings = [Reading(Source.SERVED, *self._served(meta, props, router=router))] if loaded else []
-        readings += _launched(launch.args) if router and not loaded else []
-        readings += [Reading(Source.TRAINED, meta.n_ctx_train, f"{self.kind} /v1/models meta.n_ctx_train")]
-        readings += [self._pins.pin] if self._pins.pin else []
-        slots = None if router else max(props.total_slots or 0, 0) or None
-        window = reconcile(readings, ceiling=self._pins.ceiling)
-        served = next((reading.tokens for reading in window.readings if reading.source is Source.SERVED), None)
-        return ModelReport(
-            id=_name(model, props),
-            loaded=loaded,
-            window=window,
-            trained=max(meta.n_ctx_train, 0) or None,
-            slots=slots,
-            template=None if router else _template(props),
-            model_bytes=max(meta.size, 0) or None,
-            warnings=_advice(served, slots or 1, props.chat_template_caps),
-        )
+async def read(server: Server, pins: Pins, kind: str = "llama-server") -> ServerReport | None:
+    """The report of a llama-server; None where another program answers. Loads and wakes nothing."""
+    answer = await server.get("/props")
+    if answer.headers.get("server", "").startswith("llama.cpp") and (report := trouble(kind, server.url, answer)):
+        return report
+    if not _is_llama(answer):
+        return None
+    try:
+        props, listed = decoded(answer, _Props), decoded(await server.get("/v1/models"), _Models)
+    except (LocalctxError, msgspec.ValidationError) as error:
+        text = f"{server.url} answers /props or /v1/models in a form that cannot be read ({error}); check the port"
+        return ServerReport(kind, server.url, Status.ERROR, error=text)
+    models = tuple(_model(model, props, pins, kind) for model in listed.data)
+    return ServerReport(kind, server.url, Status.UP, props.build_info, models=models)
 
-    def _served(self, meta: _Meta, props: _Props, *, router: bool) -> tuple[int, str]:
-        if router:
-            return meta.n_ctx, f"{self.kind} /v1/models meta.n_ctx"
-        return props.default_generation_settings.n_ctx, f"{self.kind} {_PROPS}"
+
+def _model(model: _Model, props: _Props, pins: Pins, kind: str) -> ModelReport:
+    router = props.role == "router"
+    meta, launch = model.meta or _Meta(), model.status or _Launch()
+    loaded = launch.value in {"loaded", "sleeping"}
+    readings = [_served(meta, props, kind, router=router)] if loaded else []
+    readings += _launched(launch.args) if router and not loaded else []
+    readings += [Reading(Source.TRAINED, meta.n_ctx_train, f"{kind} /v1/models meta.n_ctx_train")]
+    readings += [pins.pin] if pins.pin else []
+    slots = None if router else max(props.total_slots or 0, 0) or None
+    window = reconcile(readings, ceiling=pins.ceiling)
+    return ModelReport(
+        id=_name(model, props),
+        loaded=loaded,
+        window=window,
+        trained=max(meta.n_ctx_train, 0) or None,
+        slots=slots,
+        aliases=tuple(model.aliases),
+        template=None if router else _template(props),
+        model_bytes=max(meta.size, 0) or None,
+        warnings=_advice(window, slots or 1, props.chat_template_caps),
+    )
+
+
+def _served(meta: _Meta, props: _Props, kind: str, *, router: bool) -> Reading:
+    if router:
+        return Reading(Source.SERVED, meta.n_ctx, f"{kind} /v1/models meta.n_ctx")
+    return Reading(Source.SERVED, props.default_generation_settings.n_ctx, f"{kind} {_PROPS}")
 
 
 def serves(report: ModelReport, wanted: str) -> bool:
     """Whether a model is the one that was asked for: by its id, or by its file, with or without folder and ending."""
-    return not wanted or wanted == report.id or _stem(wanted) == _stem(report.id)
+    return not wanted or any(wanted == name or _stem(wanted) == _stem(name) for name in (report.id, *report.aliases))
 
 
 def _stem(name: str) -> str:
     return PurePath(name).name.removesuffix(".gguf")
 
 
-def _convert(body: object, kind: type[_T]) -> _T:
-    return msgspec.convert(body, kind, strict=False)
-
-
-_TROUBLE = {
-    Status.LOADING: "{url} is still loading its model (HTTP {http}); wait and ask again",
-    Status.UNAUTHORIZED: "{url} wants another key (HTTP {http}); set LOCALCTX_API_KEY or pass --api-key-env NAME",
-}
-
-
-def _trouble(answer: Answer) -> Status | None:
-    match answer.status:
-        case 401 | 403:
-            return Status.UNAUTHORIZED
-        case 503:
-            return Status.LOADING
-    return None
-
-
 def _is_llama(answer: Answer) -> bool:
     return answer.status == 200 and isinstance(answer.body, dict) and "default_generation_settings" in answer.body  # noqa: PLR2004
-
-
-def _not_llama(url: str, answer: Answer) -> str:
-    kind = answer.headers.get("content-type", "no content type").partition(";")[0][:60]
-    return (
-        f"{url} answers, but not as a llama-server (/props: HTTP {answer.status}, {kind}); "
-        "this version reads llama-server and the embedded runtime: check the port"
-    )
 
 
 def _name(model: _Model, props: _Props) -> str:
@@ -271,17 +226,18 @@ def _template(props: _Props) -> str | None:
     return hashlib.sha256(props.chat_template.encode("utf-8", "surrogatepass")).hexdigest()[:12]
 
 
-def _advice(served: int | None, slots: int, tools: dict[str, bool] | None) -> tuple[Advice, ...]:
+def _advice(window: EffectiveWindow, slots: int, caps: dict[str, bool] | None) -> tuple[Advice, ...]:
+    tokens = served(window.readings)
     found = []
-    if served is not None and slots > 1:
+    if tokens is not None and slots > 1:
         found.append(
             Advice(
                 "shared-pool",
-                f"{slots} slots may share one pool of {served:,} tokens: the window holds only while nobody else uses it",
+                f"{slots} slots may share one pool of {tokens:,} tokens: the window holds only while nobody else uses it",
                 "restart llama-server with -np 1, or with --no-kv-unified to split it",
             )
         )
-    if tools is not None and tools.get("supports_tools") is False:
+    if caps is not None and caps.get("supports_tools") is False:
         found.append(
             Advice("no-tools", "its chat template drops tools in silence", "serve a model whose template has tools")
         )

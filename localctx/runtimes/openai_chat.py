@@ -8,18 +8,24 @@ from typing import TYPE_CHECKING, NoReturn
 import msgspec
 from httpx_sse import EventSource
 
-from localctx.core.accounting import Usage
+from localctx.core.accounting import Count, Usage
 from localctx.core.overflow import Kind, Verdict, classify
 from localctx.errors import ModelMissing, NotARuntime, PromptRefused, ServerFailed, ServerLoading, Unauthorized
 from localctx.ports import Delta, Finished, Piece
-from localctx.runtimes.http import address, body_of, translated
+from localctx.runtimes.http import address, ask, body_of, client, translated
+from localctx.runtimes.server import Pins, Server, probed
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Mapping
+    from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 
     import httpx
 
-__all__ = ["refuse", "stream"]
+    from localctx.core.outgoing import WireMessage
+    from localctx.core.window import ServerReport
+    from localctx.ports import Request
+    from localctx.runtimes.server import Reader
+
+__all__ = ["OpenAIServer", "refuse", "stream"]
 
 
 class _Delta(msgspec.Struct):
@@ -158,3 +164,57 @@ def refuse(http: httpx.AsyncClient, verdict: Verdict, status: int) -> NoReturn:
         case kind:
             step = _NEXT.get(kind, "look at its log")
             raise ServerFailed(f"{where} answers with an error (HTTP {status}: {said}); {step}")
+
+
+class OpenAIServer:
+    """A server that speaks the OpenAI dialect, as the engine sees it: vLLM, SGLang, LM Studio and the like.
+
+    It is read by `reader`; `kind` says whether it counts (vLLM and SGLang do, at `/tokenize`).
+    """
+
+    def __init__(
+        self,
+        url: str,
+        reader: Reader,
+        *,
+        kind: str,
+        key: str | None = None,
+        pins: Pins | None = None,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self._http = client(url, key, transport)
+        self._reader, self._pins = reader, pins or Pins()
+        self.kind, self.url, self.model = kind, address(self._http), ""
+        self._counts = kind in {"vllm", "sglang"}
+
+    async def probe(self) -> ServerReport:
+        """What the server says now."""
+        return await probed(Server(self._http), (self._reader,), self._pins, kind=self.kind)
+
+    async def count(self, messages: Sequence[WireMessage]) -> Count | None:
+        """The server's own count of the rendered chat; None where it has none."""
+        if not self._counts:
+            return None
+        body = {"model": self.model, "messages": list(messages)}
+        answer = await ask(self._http, "POST", "/tokenize", json=body, seconds=60)
+        match answer.body:
+            case {"count": int(tokens)} if answer.status == 200:  # noqa: PLR2004
+                return Count(tokens, 0, f"{self.kind} /tokenize")
+        self._counts = answer.status in {401, 429, 503}
+        return None
+
+    async def chat(self, request: Request) -> AsyncIterator[Piece]:
+        """Streams a reply."""
+        body: dict[str, object] = {"model": self.model, "messages": list(request.messages)}
+        wishes = {
+            "max_tokens": request.max_tokens,
+            "temperature": request.temperature,
+            "frequency_penalty": request.frequency_penalty,
+        }
+        body |= {name: value for name, value in wishes.items() if value is not None}
+        async for piece in stream(self._http, "/v1/chat/completions", body):
+            yield piece
+
+    async def close(self) -> None:
+        """Closes the connections."""
+        await self._http.aclose()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 from datetime import UTC, datetime
@@ -72,6 +73,7 @@ class FileJournal:
             self._file.truncate(self._file.seek(0, os.SEEK_END) - len(torn))
         if not lines:
             self._write(header(self.path.parent.name, _now()), sync=True)
+            _sync_folder(self.path.parent)
         for begun in open_begins(self._entries):
             self.append("abort", {"begin": begun}, sync=True)
 
@@ -156,13 +158,20 @@ def _decoded(lines: list[bytes], path: Path) -> Iterator[Entry]:
         check_header(lines[0].decode("utf-8", "replace"))
     except JournalDamaged as error:
         raise JournalDamaged(f"{path} line 1: {error}") from error
+    last = 0
     for number, line in enumerate(lines[1:], 2):
         try:
-            yield decode(line.decode())
+            entry = decode(line.decode())
         except (JournalDamaged, UnicodeDecodeError) as error:
-            raise JournalDamaged(
-                f"{path} line {number} is no journal entry; restore the line, or start anew without --continue"
-            ) from error
+            raise _damaged(path, number, "is no journal entry") from error
+        if entry.seq <= last:
+            raise _damaged(path, number, f"has seq {entry.seq} after {last}")
+        last = entry.seq
+        yield entry
+
+
+def _damaged(path: Path, line: int, what: str) -> JournalDamaged:
+    return JournalDamaged(f"{path} line {line} {what}; restore the line, or start anew without --continue")
 
 
 def _next(entries: Sequence[Entry]) -> int:
@@ -181,9 +190,21 @@ def _lock(fd: int, path: Path) -> None:
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
+        if error.errno not in {errno.EAGAIN, errno.EACCES}:
+            return  # a file system without locks; the session is used without one
         raise StoreUnusable(
             f"session {path.parent.name} is open in another program; end it, or start a new one"
         ) from error
+
+
+def _sync_folder(folder: Path) -> None:
+    """Makes a new file's name survive a power failure, where a folder can be synced at all."""
+    with contextlib.suppress(OSError):
+        fd = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
 
 
 def _unusable(place: Path, error: OSError) -> StoreUnusable:

@@ -14,7 +14,8 @@ from localctx.core.ladder import POLICIES, Policy
 from localctx.core.outgoing import defects
 from localctx.core.window import Reading, Source
 from localctx.ports import Journal
-from localctx.runtimes.llama_server import LlamaServer, Pins
+from localctx.runtimes.llama_server import LlamaServer
+from localctx.runtimes.server import Pins
 from localctx.stores.journal import MemoryJournal
 from localctx.tokenizers.estimate import ClassEstimate
 from tests.fakes.llama_server import Fake, running

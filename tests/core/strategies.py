@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from hypothesis.strategies import DrawFn, SearchStrategy
 
+    from localctx.core.checkpoint import Sections
     from localctx.core.ladder import Effect
 
 Wire: TypeAlias = dict[str, object]
@@ -27,7 +28,9 @@ WINDOW = 4096
 
 # --- anything that a file may hold ----------------------------------------------------------------------------------
 
-_texts = st.text(max_size=12) | st.sampled_from(["", " ", "\ud83d", "a\u2028b\n", '{"path": "a.txt"}', "{", "x" * 5_000])
+_texts = st.text(max_size=12) | st.sampled_from(
+    ["", " ", "\ud83d", "a\u2028b\n", '{"path": "a.txt"}', "{", "x" * 5_000]
+)
 json_values: SearchStrategy[object] = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | _texts,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_texts, inner, max_size=3),
@@ -39,7 +42,15 @@ _parts = st.one_of(
     st.fixed_dictionaries({"type": st.just("image_url"), "image_url": json_values}),
     st.fixed_dictionaries({"type": _texts}, optional={"text": json_values}),
 )
-_contents = st.one_of(st.none(), _texts, st.lists(_parts, max_size=3), json_values)
+_contents: SearchStrategy[object] = st.sampled_from(
+    [_texts, _texts, _texts, st.none(), st.lists(_parts, max_size=3), json_values]
+).flatmap(lambda kind: kind)
+_extras = {"name": json_values, "content?": json_values}
+_roles = st.sampled_from(["user", "user", "user", "system", "developer", "critic", "foreign"])
+_spoken = st.fixed_dictionaries({"role": _roles, "content": _contents}, optional={"tool_call_id": _ids})
+_thought = st.fixed_dictionaries(
+    {"role": st.just("assistant"), "content": _contents}, optional={"reasoning_content": _texts}
+)
 _calls = st.fixed_dictionaries(
     {
         "id": _ids,
@@ -48,39 +59,39 @@ _calls = st.fixed_dictionaries(
     },
     optional={"index": json_values},
 )
-_extras = {"name": json_values, "content?": json_values}
-_spoken = st.fixed_dictionaries(
-    {"role": st.sampled_from(["user", "user", "user", "system", "developer", "critic", "foreign"])},
-    optional={"content": _contents, "tool_call_id": _ids, **_extras},
-)
-_answered = st.fixed_dictionaries(
-    {"role": st.just("assistant")},
-    optional={
-        "content": _contents,
-        "reasoning_content": _texts | json_values,
-        "tool_calls": st.lists(_calls, max_size=3, unique_by=lambda call: str(call["id"])) | json_values,
-        **_extras,
-    },
-)
 _called = st.fixed_dictionaries(
     {"role": st.just("assistant"), "tool_calls": st.lists(_calls, min_size=1, max_size=3)}, optional={"content": _texts}
 )
-_results = st.fixed_dictionaries(
-    {"role": st.just("tool"), "tool_call_id": _ids | json_values}, optional={"content": _contents, **_extras}
-)
-_messages = st.one_of(_spoken, _answered, _called, _results, _results, json_values).map(
-    lambda value: json.loads(json.dumps(value))  # what a file can hold: no two halves of one character side by side
+_results = st.fixed_dictionaries({"role": st.just("tool"), "tool_call_id": _ids}, optional={"content": _contents})
+_exchanges = st.tuples(_called, _results, _results, _results)
+_junk = st.one_of(
+    json_values,
+    st.fixed_dictionaries({"role": _roles | json_values}, optional={"content": json_values, **_extras}),
+    st.fixed_dictionaries({"role": st.just("tool")}, optional={"tool_call_id": json_values, **_extras}),
+    st.fixed_dictionaries(
+        {"role": st.just("assistant")},
+        optional={"tool_calls": json_values, "reasoning_content": json_values, **_extras},
+    ),
 )
 
 
 def wires() -> SearchStrategy[list[object]]:
     """Any JSON list, mostly of things that look like chat messages: wrong shapes, doubled ids, orphans, junk."""
-    return st.lists(_messages, max_size=12)
+    single = st.sampled_from([_spoken, _spoken, _thought, _called, _results, _junk]).flatmap(lambda kind: kind)
+    pieces = st.lists(st.tuples(single) | _exchanges, max_size=8)
+    return pieces.map(lambda found: [_as_in_a_file(message) for piece in found for message in piece])
+
+
+def _as_in_a_file(value: object) -> object:
+    """The value as JSON can hold it: the two halves of a character, side by side, become one."""
+    return json.loads(json.dumps(value))
 
 
 # --- clean conversations --------------------------------------------------------------------------------------------
 
-_prose = st.builds(lambda word, times: word * times, st.sampled_from(["word ", "für ", "0x1f;", "語"]), st.integers(1, 500))
+_prose = st.builds(
+    lambda word, times: word * times, st.sampled_from(["word ", "für ", "0x1f;", "語"]), st.integers(1, 500)
+)
 _tools = st.sampled_from(["read_file", "write_file", "run_command", "search"])
 
 
@@ -132,14 +143,11 @@ class Move:
 
 def lives() -> SearchStrategy[list[Move]]:
     """Messages, clean and otherwise, between compactions, clearings and withdrawals, some of them never committed."""
-    effects = st.builds(
-        Move,
-        st.sampled_from(["cut", "summary", "trim", "clear", "withdraw", "begin", "usage"]),
-        at=st.integers(0, 40),
-    )
+    rungs = ["cut", "cut", "summary", "trim", "clear", "clear", "withdraw", "begin", "usage"]
+    effect = st.builds(Move, st.sampled_from(rungs), at=st.integers(0, 40)).map(lambda move: [move])
     said = st.one_of(sessions(turns=2), wires()).map(lambda wire: [Move("message", message) for message in wire])
-    pieces = st.lists(said | effects.map(lambda move: [move]), max_size=8)
-    return pieces.map(lambda moves: [move for piece in moves for move in piece])
+    pieces = st.lists(st.tuples(said, effect), max_size=5)
+    return pieces.map(lambda found: [move for said, done in found for move in (*said, *done)])
 
 
 def play(moves: Sequence[Move], size: Callable[[str], int]) -> list[journal.Entry]:
@@ -172,6 +180,6 @@ def _effect(history: History, move: Move, size: Callable[[str], int]) -> Effect 
         case "cut" | "summary" if len(ends) > 1:
             cut = ends[move.at % (len(ends) - 1)]
             machine = machine_half(history.split(cut)[0], cut, WINDOW, size)
-            notes = {"goal": (f"note {move.at}",), "covered": (f"part {move.at}",)}
+            notes: Sections = {"goal": (f"note {move.at}",), "covered": (f"part {move.at}",)}
             return Compacted(machine if move.what == "cut" else with_notes(machine, notes, 400, size))
     return None

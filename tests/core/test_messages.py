@@ -88,7 +88,12 @@ def test_a_cycle_waits_for_the_calls_that_nobody_answered() -> None:
 
 @pytest.mark.parametrize(
     ("content", "text"),
-    [(None, ""), ("words", "words"), ((Part("text", "see"), Part("image_url", raw="{}")), "see\n[image_url]"), ((), "")],
+    [
+        (None, ""),
+        ("words", "words"),
+        ((Part("text", "see"), Part("image_url", raw="{}")), "see\n[image_url]"),
+        ((), ""),
+    ],
 )
 def test_plain_text_names_what_is_not_text(content: Content, text: str) -> None:
     assert plain(content) == text

@@ -5,12 +5,13 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given
 
-from localctx.core.journal import project
-from localctx.core.ladder import Compacted, apply, trim
 from localctx.core.checkpoint import machine_half
+from localctx.core.journal import project
+from localctx.core.ladder import Compacted, Policy, apply, trim
 from localctx.core.messages import History
 from localctx.core.outgoing import NO_RESULT, WireMessage, defects, outgoing, texts
 from localctx.core.transcript import parse
+from localctx.core.window import Budget
 from tests.cases import case
 from tests.core.strategies import Move, Wire, lives, play, sessions, wires
 
@@ -44,7 +45,9 @@ def sent(wire: list[object], ask: str = "") -> list[WireMessage]:
         pytest.param([ASKED, ASKED], ["two user messages in a row at 1"], id="user twice"),
         pytest.param([ASKED, SAID, SAID], ["two assistant messages in a row at 2"], id="assistant twice"),
         pytest.param([ASKED, ANSWER], ["the result at 1 answers no open call (a)"], id="orphan"),
-        pytest.param([ASKED, CALLED, ANSWER, ANSWER], ["the result at 3 answers no open call (a)"], id="answered twice"),
+        pytest.param(
+            [ASKED, CALLED, ANSWER, ANSWER], ["the result at 3 answers no open call (a)"], id="answered twice"
+        ),
         pytest.param([ASKED, CALLED, ASKED], ["call a has no result before message 2"], id="abandoned"),
         pytest.param([{"role": "user"}], ["the user message at 0 has no content"], id="no content"),
     ],
@@ -184,7 +187,9 @@ PARALLEL = case(17)
 
 
 @pytest.mark.parametrize("cuts", [*((cut,) for cut in PARALLEL["checks"]["cuts_tested"]), (3, 5), (4, 7)])
-def test_parallel_calls_stay_together_wherever_a_cut_is_wished(size: Callable[[str], int], cuts: tuple[int, ...]) -> None:
+def test_parallel_calls_stay_together_wherever_a_cut_is_wished(
+    size: Callable[[str], int], cuts: tuple[int, ...]
+) -> None:
     history = parse(PARALLEL["given"]["messages"]).history
     for cut in cuts:
         history = apply(history, Compacted(machine_half(history.split(cut)[0], cut, 4096, size)))
@@ -192,9 +197,6 @@ def test_parallel_calls_stay_together_wherever_a_cut_is_wished(size: Callable[[s
 
 
 def test_trimming_keeps_a_call_in_flight(size: Callable[[str], int]) -> None:
-    from localctx.core.ladder import Policy
-    from localctx.core.window import Budget
-
     history = parse(PARALLEL["given"]["messages"]).history
     effect = trim(history, Budget.of(2), Policy(), size)
     assert effect is not None

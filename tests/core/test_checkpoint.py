@@ -1,0 +1,357 @@
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from localctx.core.checkpoint import (
+    HEADINGS,
+    Refused,
+    accept,
+    capped,
+    machine_half,
+    outline,
+    render,
+    summary_cap,
+    transcript,
+    with_notes,
+    words_budget,
+)
+from localctx.core.journal import project
+from localctx.core.messages import Checkpoint, Facts, History, Words
+from localctx.core.transcript import parse
+from tests.cases import case
+from tests.core.strategies import WINDOW, Move, Wire, lives, play, sessions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from localctx.core.checkpoint import Sections
+
+    Size = Callable[[str], int]
+
+
+def asked(*words: str) -> History:
+    return parse([{"role": "user", "content": each} for each in words]).history
+
+
+def called(name: str, arguments: object, result: str | None = "done") -> History:
+    """A history of one call; the result is None while it is open."""
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments)
+    calls = [{"id": "a", "type": "function", "function": {"name": name, "arguments": text}}]
+    wire: list[object] = [{"role": "assistant", "content": None, "tool_calls": calls}]
+    return parse(wire + ([] if result is None else [{"role": "tool", "tool_call_id": "a", "content": result}])).history
+
+
+def kept(history: History, size: Size, window: int = WINDOW) -> Checkpoint:
+    return machine_half(history, history.last_seq, window, size)
+
+
+# --- the user's words -----------------------------------------------------------------------------------------------
+
+
+def test_short_words_are_kept_as_they_are(size: Size) -> None:
+    words = kept(asked("first task", "", "second", "third"), size).words
+    assert words == (Words(1, "first task"), Words(3, "second"), Words(4, "third"))
+
+
+def test_the_first_task_stays_and_then_the_newest(size: Size) -> None:
+    checkpoint = kept(asked(*(f"task {number} {'x' * 400}" for number in range(9))), size)
+    assert [words.seq for words in checkpoint.words] == [1, 5, 6, 7, 8, 9]
+    assert checkpoint.unsaid == 3
+
+
+def test_a_long_message_is_kept_by_head_and_tail_with_a_pointer(size: Size) -> None:
+    text = f"Begin{'x' * 40_000}end"
+    (words,) = kept(asked(text), size).words
+    assert words.text.startswith("Begin")
+    assert words.text.endswith("end")
+    assert "message #1 goes on" in words.text
+    assert size(words.text) <= words_budget(WINDOW) // 3
+
+
+@given(st.lists(sessions(turns=2), min_size=1, max_size=4), st.sampled_from([2_048, WINDOW, 131_072]))
+def test_words_stay_within_their_share_and_are_all_accounted_for(
+    size: Size, parts: list[list[Wire]], window: int
+) -> None:
+    history, said = History(), 0
+    for wire in parts:
+        said += sum(message["role"] == "user" for message in wire)
+        history = History(checkpoint=history.checkpoint, turns=parse(wire).history.turns)
+        checkpoint = kept(history, size, window)
+        history = History(checkpoint=checkpoint)
+        assert sum(size(words.text) for words in checkpoint.words) <= words_budget(window)
+        assert len(checkpoint.words) + checkpoint.unsaid == said
+
+
+# --- what the calls themselves say ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("history", "facts"),
+    [
+        pytest.param(
+            called("read_file", {"path": "a.txt", "lines": 9}),
+            Facts(read=("a.txt",), last_action="read_file(a.txt)"),
+            id="read",
+        ),
+        pytest.param(
+            called("edit_file", {"file_path": "a.txt", "text": "x" * 200}),
+            Facts(modified=("a.txt",), last_action=f"edit_file(a.txt, {'x' * 72}…)"),
+            id="modified",
+        ),
+        pytest.param(
+            called("mv", {"source": "a.txt", "target_path": "b.txt"}),
+            Facts(modified=("a.txt", "b.txt"), last_action="mv(a.txt, b.txt)"),
+            id="moved",
+        ),
+        pytest.param(
+            called("run_command", {"command": "make  test"}, "...\n3 failed\n"),
+            Facts(commands=("make test -> 3 failed",), last_action="run_command(make test)"),
+            id="command and its outcome",
+        ),
+        pytest.param(
+            called("bash", {"cmd": "true"}, " "),
+            Facts(commands=("true -> no output",), last_action="bash(true)"),
+            id="command without output",
+        ),
+        pytest.param(
+            called("bash", {"cmd": "true"}, None),
+            Facts(commands=("true -> no output",), last_action="bash(true)"),
+            id="command that never ended",
+        ),
+        pytest.param(
+            called("fetch", {"url": "https://example.org/a"}),
+            Facts(sources=("https://example.org/a",), last_action="fetch(https://example.org/a)"),
+            id="source",
+        ),
+        pytest.param(
+            called("edit_file", {"path": "a.txt"}, "Error: no such file"),
+            Facts(errors=("edit_file(a.txt): Error: no such file",), last_action="edit_file(a.txt)"),
+            id="a call that failed did nothing else",
+        ),
+        pytest.param(called("read_file", "{"), Facts(), id="arguments that are no JSON"),
+        pytest.param(called("read_file", "[1]"), Facts(), id="arguments that are no object"),
+    ],
+)
+def test_facts(size: Size, history: History, facts: Facts) -> None:
+    assert kept(history, size).facts == facts
+
+
+def test_facts_are_cumulative_and_said_once(size: Size) -> None:
+    history = History(checkpoint=kept(called("read_file", {"path": "a.txt"}), size))
+    for path in ("b.txt", "a.txt"):
+        history = History(checkpoint=kept(replace(called("read", {"path": path}), checkpoint=history.checkpoint), size))
+    assert history.checkpoint is not None
+    assert history.checkpoint.facts.read == ("a.txt", "b.txt")
+
+
+def test_the_last_reply_is_remembered_where_no_model_writes(size: Size) -> None:
+    wire = [{"role": "assistant", "content": text} for text in ("before", "It is  done. " + "x" * 900, " ")]
+    ((key, (said,)),) = kept(parse(wire).history, size).sections
+    assert key == "in_progress"
+    assert said.startswith("The last reply before this: It is done. x")
+    assert size(said) < 80
+
+
+# --- caps -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("window", "cap", "words"), [(2_048, 400, 307), (8_192, 819, 1_228), (131_072, 13_107, 19_660)]
+)
+def test_shares_of_the_window(window: int, cap: int, words: int) -> None:
+    assert (summary_cap(window), words_budget(window)) == (cap, words)
+
+
+def notes(checkpoint: Checkpoint) -> list[str]:
+    """The key of each note: of a section, or of a list of facts."""
+    facts = asdict(checkpoint.facts)
+    keyed = [*checkpoint.sections, *((key, facts[key]) for key in facts if key != "last_action")]
+    return [key for key, items in keyed for _ in items]
+
+
+@given(lives(), st.integers(0, 400))
+def test_a_cap_sheds_and_counts_what_it_sheds(size: Size, moves: list[Move], cap: int) -> None:
+    whole = project(play(moves, size)).checkpoint or Checkpoint(0, "machine")
+    less = capped(whole, cap, size)
+    assert len(notes(less)) + less.shed == len(notes(whole)) + whole.shed
+    assert less.words == whole.words
+    frame = size(render(Checkpoint(0, "model")))
+    fits = size(render(replace(less, words=(), unsaid=0))) <= cap + frame
+    assert fits or set(notes(less)) <= {"goal", "constraints"}
+
+
+def test_the_oldest_of_the_longest_goes_first_and_goal_and_rules_last(size: Size) -> None:
+    sections = (
+        ("goal", ("g" * 400,)),
+        ("constraints", ("c" * 400,)),
+        ("done", ("d1" * 90, "d2" * 90, "d3" * 90)),
+        ("facts", ("f" * 40,)),
+    )
+    whole = Checkpoint(9, "model", sections, Facts(read=("a" * 300, "b")))
+    less = capped(whole, 380, size)
+    assert dict(less.sections)["done"] == ("d3" * 90,)
+    assert less.facts == whole.facts
+    bare = capped(whole, 1, size)
+    assert notes(bare) == ["goal", "constraints"]
+    assert bare.shed == 6
+
+
+# --- what the model reads -------------------------------------------------------------------------------------------
+
+
+def test_a_checkpoint_as_it_is_read() -> None:
+    checkpoint = Checkpoint(
+        through=9,
+        author="machine",
+        sections=(("goal", ("move the tests",)), ("in_progress", ("parser",)), ("done", ("lexer",)), ("facts", ())),
+        facts=Facts(read=("a.txt", "b.txt"), last_action="read(b.txt)"),
+        words=(Words(1, "Move the tests."), Words(7, "Hurry.")),
+        unsaid=2,
+        shed=3,
+    )
+    assert render(checkpoint) == (
+        "Earlier messages of the user, word for word:\n\n"
+        "Move the tests.\n\nHurry.\n\n"
+        "(+2 more messages of the user: recall)\n\n"
+        "Notes on the earlier part of this conversation (a record, not instructions):\n"
+        "## Goal\n- move the tests\n"
+        "## Progress\n### Done\n- lexer\n### In Progress\n- parser\n"
+        "## Recorded from the calls (do not redo)\n- Files read: a.txt; b.txt\n- Last action: read(b.txt)\n"
+        "- Messages up to #9 were dropped without a summary by a model.\n"
+        "- +3 more notes: recall\n"
+        "(end of notes)"
+    )
+
+
+def test_a_summarizer_reads_the_earlier_checkpoint_and_each_unit() -> None:
+    wire: list[Any] = [{"role": "user", "content": "?"}, {"role": "system", "content": "!"}]
+    wire += [{"role": "assistant", "content": "hm"}]
+    turns = (*parse(wire).history.turns, *called("read", {"path": "a"}, "alpha").turns)
+    checkpoint = Checkpoint(1, "model")
+    assert transcript(History(checkpoint=checkpoint, turns=turns)) == [
+        f"[earlier checkpoint]\n{render(checkpoint)}",
+        "[user]\n?",
+        "[system]\n!",
+        "[assistant]\nhm",
+        '[assistant]\n\n[call read] {"path": "a"}\n[result a]\nalpha',
+    ]
+
+
+# --- the model's half -----------------------------------------------------------------------------------------------
+
+
+@given(st.integers(400, 100_000))
+def test_an_imposed_form_holds_every_heading_and_items_of_use(cap: int) -> None:
+    form = outline(cap)
+    assert form.headings == tuple(HEADINGS.values())
+    assert form.items >= 1
+    assert 60 <= form.characters <= 160
+
+
+REPLIES = {reply["name"]: reply["choices"][0] for reply in case(19)["given"]["summarizer_replies"]}
+SOURCE = [case(19)["given"]["previous_summary"], "two failing tests"]
+
+
+def judged(reply: dict[str, Any]) -> Sections | Refused:
+    message = reply["message"]
+    called_tools = bool(message.get("tool_calls"))
+    return accept(message["content"] or "", reply["finish_reason"], called_tools=called_tools, source=SOURCE)
+
+
+@pytest.mark.parametrize("name", case(19)["checks"]["refused"])
+def test_case_a_reply_that_is_no_summary_is_refused_with_a_reason(name: str) -> None:
+    verdict = judged(REPLIES[name])
+    assert isinstance(verdict, Refused)
+    assert verdict.reason
+
+
+@pytest.mark.parametrize("name", case(19)["checks"]["accepted"])
+def test_case_a_summary_is_accepted_without_its_thinking(name: str) -> None:
+    assert judged(REPLIES[name]) == {
+        "goal": ("move the parser tests.",),
+        "done": ("lexer.",),
+        "in_progress": ("parser, two failing tests.",),
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "finish", "tools", "reason"),
+    [
+        ("Goal: a\nDone: b", "stop", True, "it calls a tool"),
+        ("Goal: a\nDone: b", "length", False, "it was cut off (finish reason length)"),
+        ("Goal: a\nDone: b", None, False, "it was cut off (finish reason none)"),
+        (" \n", "stop", False, "it is empty"),
+        ("<think>Goal: a\nDone: b", "stop", False, "it is empty"),
+        ("I did a and b.", "stop", False, "its headings are missing"),
+        ("Done: a\nNext Steps: b", "stop", False, "its headings are missing"),
+        ("Goal: a\nDone: (none)", "stop", False, "its headings are missing"),
+        ("Goal: a\nDone: fixed 7 bugs", "stop", False, "nothing in it stands in its source"),
+        ("Goal: fix b.txt\nDone: a", "stop", False, "nothing in it stands in its source"),
+    ],
+)
+def test_refusals(text: str, finish: str | None, reason: str, *, tools: bool) -> None:
+    assert accept(text, finish, called_tools=tools, source=["a"]) == Refused(reason)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Goal: move\nDone: lexer\nopen: parser",
+        "## Goal\n- move\n\n### Done\n* lexer\n### In Progress\n• parser",
+        "**Goal:** move\n**Done**\nlexer\n**In Progress:**\n  -  parser\n**Blocked:** none",
+        "Here you are.\nGOAL\nmove\ndone:\n(none)\nlexer\nIn progress: parser\n- lexer",
+    ],
+)
+def test_headings_are_found_however_they_are_dressed(text: str) -> None:
+    expected = {"goal": ("move",), "done": ("lexer",), "in_progress": ("parser",)}
+    assert accept(text, "stop", called_tools=False, source=[]) == expected
+
+
+@pytest.mark.parametrize(
+    ("item", "source", "stays"),
+    [
+        ("move the tests", "", True),
+        ("3 tests fail", "3 failed", True),
+        ("4 tests fail", "3 failed", False),
+        ("see src/core/a.py", "opened src/core/a.py", True),
+        ("see src/core/b.py", "opened src/core/a.py", False),
+        ("call next_rung", "def Next_Rung(at)", True),
+        ("call next_ring", "def next_rung(at)", False),
+        ('he said "ship it"', "user: ship it!", True),
+        ('he said "ship it"', "user: wait", False),
+        ("run `make all`", "$ make all", True),
+        ("run `make all`", "$ make", False),
+    ],
+)
+def test_an_item_that_names_what_the_source_does_not_hold_is_struck(item: str, source: str, *, stays: bool) -> None:
+    text = f"Goal: a\nDone: b\nNext Steps: {item}"
+    notes = accept(text, "stop", called_tools=False, source=[source])
+    assert not isinstance(notes, Refused)
+    assert ("next_steps" in notes) is stays
+
+
+def test_what_stands_under_several_headings_is_kept_under_the_first() -> None:
+    text = "Goal: move\nDone: Lexer\nLexer\nNext Steps: lexer\nparser\nBlocked: move"
+    expected = {"goal": ("move",), "done": ("Lexer",), "next_steps": ("parser",)}
+    assert accept(text, "stop", called_tools=False, source=[]) == expected
+
+
+def test_new_notes_replace_the_old_but_rules_and_what_was_covered_stay(size: Size) -> None:
+    old = (("goal", ("old",)), ("constraints", ("be brief",)), ("covered", ("part 1",)), ("done", ("old",)))
+    machine = Checkpoint(9, "machine", old, Facts(read=("a.txt",)), (Words(1, "task"),))
+    new = {"goal": ("new",), "covered": ("part 2", "part 1"), "next_steps": ("on",)}
+    merged = with_notes(machine, new, 400, size)
+    assert merged.author == "model"
+    assert (merged.through, merged.facts, merged.words) == (9, machine.facts, machine.words)
+    assert dict(merged.sections) == {
+        "goal": ("new",),
+        "constraints": ("be brief",),
+        "covered": ("part 1", "part 2"),
+        "next_steps": ("on",),
+    }

@@ -1,0 +1,375 @@
+from __future__ import annotations
+
+import json
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from localctx.core.journal import project
+from localctx.core.ladder import (
+    POLICIES,
+    Cleared,
+    Policy,
+    Rung,
+    Standing,
+    Stub,
+    Withdrawn,
+    apply,
+    choose_cut,
+    clear,
+    fills,
+    history_size,
+    next_rung,
+    standing,
+    tail_tokens,
+    trim,
+    unit_size,
+)
+from localctx.core.messages import History, Said, ToolCycle, ToolResult, end_of
+from localctx.core.outgoing import outgoing, texts
+from localctx.core.transcript import flatten, parse, read
+from localctx.core.window import ASSUMED_TOKENS, Budget
+from localctx.errors import Misuse
+from tests.cases import case
+from tests.core.strategies import WINDOW, Move, Wire, lives, play, sessions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from localctx.core.messages import Message, Step
+
+    Size = Callable[[str], int]
+
+BUDGET = Budget.of(10_000)
+LADDER = POLICIES["ladder"]
+
+
+def asked(text: str = "?") -> Wire:
+    return {"role": "user", "content": text}
+
+
+def said(text: str = "hm") -> Wire:
+    return {"role": "assistant", "content": text}
+
+
+def call(name: str, *ids: str, **arguments: object) -> Wire:
+    function = {"name": name, "arguments": json.dumps(arguments)}
+    calls = [{"id": each, "type": "function", "function": function} for each in ids]
+    return {"role": "assistant", "content": None, "tool_calls": calls}
+
+
+def result(of: str, text: str = "done") -> Wire:
+    return {"role": "tool", "tool_call_id": of, "content": text}
+
+
+def read_files(characters: int, files: int = 10) -> History:
+    """So many times a question, a call, and a result of this length."""
+    wire: list[object] = [{"role": "system", "content": "be kind"}]
+    for number in range(files):
+        name = f"call_{number}"
+        wire += [asked(), call("read_file", name, path=f"{number}.txt"), result(name, "x" * characters)]
+    return parse(wire).history
+
+
+# --- policies -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "thresholds",
+    [
+        {"clear": 0.0},
+        {"clear": -0.2},
+        {"clear": 0.7},
+        {"warn": 0.8},
+        {"warn": 0.85},
+        {"compact": 0.6},
+        {"compact": 0.95},
+        {"compact": float("nan")},
+        {"trim": 0.8},
+        {"trim": 1.0},
+        {"trim": 1.5},
+    ],
+    ids=str,
+)
+def test_thresholds_out_of_order_are_refused(thresholds: dict[str, Any]) -> None:
+    with pytest.raises(Misuse, match="is not below"):
+        Policy(**thresholds)
+
+
+def test_a_refused_policy_shows_its_numbers() -> None:
+    with pytest.raises(Misuse, match=r"clear 0\.5, warn 0\.7, compact 0\.6, trim 0\.95\): warn is not below compact"):
+        Policy(compact=0.6)
+
+
+# --- which rung is due ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("at", "taken", "rung"),
+    [
+        pytest.param(Standing(4_999, 9_000, 9_000), "", None, id="nothing below the first"),
+        pytest.param(Standing(5_000, 2_000, 9_000), "", Rung.CLEAR, id="clear when it frees a fifth"),
+        pytest.param(Standing(5_000, 1_999, 9_000), "", None, id="not for less"),
+        pytest.param(Standing(8_000, 1_999, 9_000), "", None, id="compact past its share, not at it"),
+        pytest.param(Standing(8_001, 1_999, 850), "", Rung.COMPACT, id="compact when it frees a tenth"),
+        pytest.param(Standing(8_001, 1_999, 849), "", None, id="not for less either"),
+        pytest.param(Standing(8_001, 2_000, 9_000), "", Rung.CLEAR, id="the cheapest first"),
+        pytest.param(Standing(8_501), "", Rung.TRIM, id="trim past the budget, whatever it frees"),
+        pytest.param(Standing(9_999, 9_000, 9_000), "clear", Rung.COMPACT, id="one rung after the other"),
+        pytest.param(Standing(9_999, 9_000, 9_000), "clear compact", Rung.TRIM, id="down to the floor"),
+        pytest.param(Standing(9_999, 9_000, 9_000), "clear compact trim", None, id="and no further"),
+    ],
+)
+def test_the_rung_that_is_due(at: Standing, taken: str, rung: Rung | None) -> None:
+    assert next_rung(at, BUDGET, LADDER, frozenset(map(Rung, taken.split()))) is rung
+
+
+standings = st.builds(Standing, st.integers(0, 12_000), st.integers(0, 12_000), st.integers(0, 12_000))
+
+
+@given(st.lists(standings, min_size=9, max_size=9), st.sets(st.sampled_from(Rung)))
+def test_a_pass_ends_and_takes_a_rung_once(course: list[Standing], rungs: set[Rung]) -> None:
+    policy, taken = Policy(rungs=frozenset(rungs)), list[Rung]()
+    for at in course:
+        rung = next_rung(at, BUDGET, policy, frozenset(taken))
+        if rung is None:
+            continue
+        assert rung in rungs - {Rung.WARN, *taken}
+        assert at.used >= BUDGET.due(policy.threshold(rung))
+        taken.append(rung)
+    assert next_rung(Standing(12_000), BUDGET, POLICIES["none"], frozenset()) is None
+
+
+@pytest.mark.parametrize("index", range(4))
+def test_case_a_small_window_without_an_output_limit(index: int) -> None:
+    session, checks = case(12)["given"]["sessions"][index], case(12)["checks"]
+    catalog = session["catalog"] or {}
+    budget = Budget.of(session["window"] or ASSUMED_TOKENS, output_limit=catalog.get("output"))
+    due = [
+        step
+        for step, used in enumerate(session["prompt_tokens_per_step"])
+        if next_rung(Standing(used, compactable=used), budget, LADDER, frozenset()) is Rung.COMPACT
+    ]
+    assert due[:1] == [step for step in [checks["first_compaction_step"][index]] if step is not None]
+    assert len(due) == checks["compactions"][index]
+    assert budget.prompt > 0
+    assert budget.reserve <= budget.window * checks["reserve_max_share"]
+
+
+# --- sizes ----------------------------------------------------------------------------------------------------------
+
+
+@given(lives())
+def test_what_fills_a_window_adds_up_to_its_history(size: Size, moves: list[Move]) -> None:
+    history = project(play(moves, size))
+    assert sum(fills(history, size).values()) == history_size(history, size)
+
+
+def test_what_each_kind_of_content_takes(size: Size) -> None:
+    history = parse([{"role": "system", "content": "s" * 400}, asked("u" * 800)]).history
+    history = history.add(Said("t" * 1_200, thinking="h" * 400, seq=3))
+    history = history.add(parse([call("f" * 80, "a", k="v")]).history.turns[0].steps[0])
+    history = history.add(ToolResult("a", "r" * 2_000, seq=5))
+    assert fills(history, size) == {"system": 106, "checkpoint": 0, "user": 206, "assistant": 407, "tools": 535}
+
+
+def test_nothing_is_worked_out_before_the_first_rung_is_due() -> None:
+    def never(_text: str) -> int:
+        raise AssertionError
+
+    assert standing(read_files(400), 4_999, BUDGET, LADDER, never) == Standing(4_999)
+
+
+def test_a_standing_is_in_tokens_of_the_count_not_of_the_estimate(size: Size) -> None:
+    history, budget = read_files(20_000), Budget.of(128_000)
+    estimate = history_size(history, size)
+    at = standing(history, 2 * estimate, budget, LADDER, size)
+    assert at.used == 2 * estimate
+    cleared = history_size(apply(history, clear(history, budget, LADDER, size)), size)
+    assert abs(at.clearable - 2 * (estimate - cleared)) <= 1
+    assert at.compactable > budget.prompt * LADDER.compact_gain
+
+
+def test_one_message_frees_nothing(size: Size) -> None:
+    history = parse([asked("x" * 40_000)]).history
+    assert standing(history, 9_999, BUDGET, LADDER, size) == Standing(9_999)
+
+
+# --- cuts -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("window", "tail"),
+    [
+        (2_048, 512),
+        (4_096, 1_024),
+        (8_192, 2_048),
+        (16_384, 4_096),
+        (32_000, 8_000),
+        (32_768, 8_000),
+        (65_536, 13_107),
+        (131_072, 26_214),
+        (200_000, 40_000),
+        (1_000_000, 40_000),
+    ],
+)
+def test_the_tail_is_a_share_of_the_window(window: int, tail: int) -> None:
+    assert tail_tokens(window) == tail
+
+
+@pytest.mark.parametrize(
+    ("messages", "room", "kept"), [(10, 100, 3), (10, 29, 1), (10, 2, 1), (10, 289, 9), (10, 290, 10), (10, 5_000, 10)]
+)
+def test_as_much_is_kept_as_fits(size: Size, messages: int, room: int, kept: int) -> None:
+    history = parse([said("x" * 92) for _ in range(messages)]).history
+    assert {unit_size(unit, size) for _, unit in history.units()} == {29}
+    assert choose_cut(history, room, size) == (messages - kept or None)
+
+
+def test_a_tail_at_a_window_of_32_000(size: Size) -> None:
+    history = parse([said("x" * 3_976) for _ in range(30)]).history
+    assert choose_cut(history, tail_tokens(32_000), size) == 30 - 8
+
+
+def test_a_cut_falls_behind_the_results_of_a_call(size: Size) -> None:
+    wire = [asked(), call("read", "a", "b"), result("a"), result("b"), said()]
+    history = parse(wire).history
+    cut = choose_cut(history, 10, size)
+    assert cut == 4
+    covered, tail = history.split(cut)
+    assert (flatten(covered), flatten(tail)) == (wire[:4], wire[4:])
+
+
+def test_what_nobody_has_answered_stays_whatever_its_size(size: Size) -> None:
+    history = parse([asked("x" * 400), said(), asked("y" * 4_000), asked("z" * 4_000)]).history
+    assert choose_cut(history, 0, size) == 2
+
+
+@given(sessions(), st.integers(0, 3_000))
+def test_every_message_is_covered_or_kept_and_no_pair_is_split(size: Size, wire: list[Wire], room: int) -> None:
+    history = parse(wire).history
+    cut = choose_cut(history, room, size)
+    covered, kept = map(units, history.split(cut)) if cut is not None else ([], units(history))
+    assert [*covered, *kept] == units(history)
+
+    last = history.turns[-1]
+    always = [*last.opening] if not last.steps else [last.steps[-1]]
+    assert kept[-len(always) :] == always
+
+    taken = sum(unit_size(unit, size) for unit in kept)
+    assert taken <= room or kept == always
+    assert not covered or taken + unit_size(covered[-1], size) > room
+
+
+def units(history: History) -> list[Message | Step]:
+    return [unit for _, unit in history.units()]
+
+
+# --- clearing -------------------------------------------------------------------------------------------------------
+
+
+def test_old_results_become_stubs_and_the_newest_five_stay(size: Size) -> None:
+    history, budget = read_files(20_000), Budget.of(128_000)
+    effect = clear(history, budget, LADDER, size)
+    after = apply(history, effect)
+    assert [stub.seq for stub in effect.stubs] == [end_of(unit) for _, unit in history.units()][1:10:2]
+    assert history_size(history, size) - history_size(after, size) > 5 * 4_900
+    assert after.messages() == history.messages() == 31
+    assert clear(after, budget, LADDER, size) == Cleared(())
+
+
+@pytest.mark.parametrize(
+    ("characters", "files", "window", "policy", "cleared"),
+    [
+        pytest.param(40, 12, 128_000, Policy(), 0, id="small results are worth more than they take"),
+        pytest.param(20_000, 3, 128_000, Policy(), 0, id="fewer cycles than are protected"),
+        pytest.param(20_000, 10, 16_000, Policy(), 9, id="no more than two fifths of the budget are protected"),
+        pytest.param(200_000, 2, 16_000, Policy(), 1, id="but always the newest"),
+        pytest.param(20_000, 3, 128_000, Policy(protected_cycles=0), 3, id="none is protected where none should be"),
+    ],
+)
+def test_what_is_cleared(size: Size, *, characters: int, files: int, window: int, policy: Policy, cleared: int) -> None:
+    effect = clear(read_files(characters, files), Budget.of(window), policy, size)
+    assert len(effect.stubs) == cleared
+
+
+def test_a_stub_says_what_stood_there_and_where_it_is(size: Size) -> None:
+    (stub,) = clear(read_files(20_000, 6), Budget.of(128_000), LADDER, size).stubs
+    x = "x" * 60
+    expected = f"[cleared: result of read_file, ~5,001 tokens, begins {x!r}, ends {x!r}; recall #4]"
+    assert stub == Stub(4, expected)
+
+
+def test_long_arguments_of_an_old_call_stay_an_object_with_their_keys(size: Size) -> None:
+    wire = [
+        asked(),
+        call("write", "a", "b", path="a.txt", text="x" * 4_000, lines=[1]),
+        result("a"),
+        result("b"),
+        said(),
+    ]
+    history = parse(wire).history
+    effect = clear(history, BUDGET, Policy(protected_cycles=0), size)
+    assert [(stub.seq, stub.call_id) for stub in effect.stubs] == [(2, "a"), (2, "b")]
+    cycle = apply(history, effect).turns[0].steps[0]
+    assert isinstance(cycle, ToolCycle)
+    for made in cycle.calls:
+        assert json.loads(made.arguments) == {
+            "path": "a.txt",
+            "text": "[cleared: ~1,001 tokens; recall #2]",
+            "lines": [1],
+        }
+
+
+@pytest.mark.parametrize("arguments", ["", "[", "[" * 100_000, "7", '["x"]', '{"path": "a.txt"}'])
+def test_arguments_that_hold_nothing_to_clear_are_left(size: Size, arguments: str) -> None:
+    made = call("write", "a")
+    made["tool_calls"][0]["function"]["arguments"] = arguments  # type: ignore[index]
+    history = parse([asked(), made, result("a")]).history
+    assert clear(history, BUDGET, Policy(protected_cycles=0), size) == Cleared(())
+
+
+# --- effects --------------------------------------------------------------------------------------------------------
+
+
+def test_a_stub_of_something_that_is_gone_changes_nothing() -> None:
+    history = parse([asked(), call("read", "a"), result("a"), said()]).history
+    assert apply(history, Cleared((Stub(9, "x"), Stub(3, "x", "b")))) == history
+
+
+def test_what_was_withdrawn_is_gone() -> None:
+    wire = [asked(), said(), asked("again"), said("hm")]
+    assert apply(parse(wire).history, Withdrawn(3)) == parse(wire[:2]).history
+
+
+# --- trimming -------------------------------------------------------------------------------------------------------
+
+
+def test_there_is_nothing_to_trim_from_one_message(size: Size) -> None:
+    assert trim(parse([asked("x" * 90_000)]).history, BUDGET, LADDER, size) is None
+
+
+def test_trimming_goes_deep_not_to_just_below(size: Size) -> None:
+    history = parse([message for _ in range(60) for message in (asked("x" * 360), said("y" * 360))]).history
+    effect = trim(history, BUDGET, LADDER, size)
+    assert effect is not None
+    assert history_size(history, size) > BUDGET.window
+    assert history_size(apply(history, effect), size) < BUDGET.window * 0.75
+
+
+@given(st.lists(sessions(turns=2), min_size=1, max_size=5), st.sampled_from([2_048, WINDOW, 32_768]))
+def test_the_first_task_is_kept_word_for_word_however_often_it_is_trimmed(
+    size: Size, parts: list[list[Wire]], window: int
+) -> None:
+    task = "Move the parser tests to tests/, and never touch the vendored code."
+    history, lines = History(), count(1)
+    for wire in [[asked(task)], *parts]:
+        for message in wire:
+            history = history.add(read(message, seq=next(lines)))
+        effect = trim(history, Budget.of(window), LADDER, size)
+        history = apply(history, effect) if effect else history
+        first_user = next(message for message in outgoing(history) if message["role"] == "user")
+        assert task in "".join(texts(first_user))

@@ -1,0 +1,347 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+
+from localctx.core.window import Confidence, ModelReport, Reading, Source, Status, reconcile
+from localctx.errors import Unauthorized
+from localctx.ports import Finished, Request
+from localctx.runtimes.llama_server import LlamaServer, serves
+from localctx.runtimes.server import Pins
+from tests.cases import case
+from tests.fakes.llama_server import Fake, render, running
+from tests.recordings import load, transport
+from tests.runtimes.raw import Heard
+
+if TYPE_CHECKING:
+    from localctx.core.outgoing import WireMessage
+    from localctx.core.window import ServerReport
+
+pytestmark = pytest.mark.anyio
+
+KEY = "sk-never-show-this"
+TERSE: list[WireMessage] = [
+    {"role": "system", "content": "You are terse."},
+    {"role": "user", "content": "Say hello."},
+]
+SMOL = "SmolLM2-135M-Instruct.Q4_1"
+BOTH = {"GET /props", "GET /v1/models"}
+
+STARTED = {  # n_ctx, slots, trained: what each start-up of a real server said
+    "gemma-c4096-np2": (2048, 2, 32768),
+    "gemma-default": (32768, 1, 32768),
+    "smol-alias": (2048, 1, 8192),
+    "smol-c0-np1": (8192, 1, 8192),
+    "smol-c100-np1": (256, 1, 8192),
+    "smol-c16384-np1-above-train": (8192, 1, 8192),
+    "smol-c16384-np2-above-train": (8192, 2, 8192),
+    "smol-c4096-np2": (2048, 2, 8192),
+    "smol-c4096-np2-kvu": (4096, 2, 8192),
+    "smol-c4096-np4-nokvu": (1024, 4, 8192),
+    "smol-c4096-npauto": (4096, 4, 8192),
+    "smol-default": (8192, 4, 8192),
+    "smol-kvups2048-np2": (2048, 2, 8192),
+    "smol-override-train": (16384, 1, 16384),
+    "smol-yarn": (16384, 1, 16384),
+}
+
+
+def replayed(*names: str, **more: Any) -> tuple[LlamaServer, Heard]:  # noqa: ANN401 - as LlamaServer takes it
+    heard = Heard(transport(*names))
+    return LlamaServer("http://recorded:8080", transport=heard, **more), heard
+
+
+def only(report: ServerReport) -> ModelReport:
+    assert (report.status, report.error) == (Status.UP, None)
+    (model,) = report.models
+    return model
+
+
+@pytest.mark.parametrize("name", STARTED)
+async def test_each_start_up_is_read_as_it_is_served(name: str) -> None:
+    n_ctx, slots, trained = STARTED[name]
+    server, heard = replayed(f"50-props-{name}", f"50-models-{name}")
+    report = await server.probe()
+    model = only(report)
+    assert {*heard.asked} == BOTH
+    assert (report.runtime, report.url, report.version) == (
+        "llama-server",
+        "http://recorded:8080",
+        load(f"50-props-{name}")["response"]["json"]["build_info"],
+    )
+    window = model.window
+    assert (window.tokens, window.max_prompt, window.confidence) == (n_ctx, n_ctx - 1, Confidence.SERVED)
+    assert window.decided_by == Reading(Source.SERVED, n_ctx, "llama-server /props default_generation_settings.n_ctx")
+    assert (model.trained, model.slots, model.loaded) == (trained, slots, True)
+    codes = {advice.code for advice in model.warnings}
+    assert ("shared-pool" in codes) == (slots > 1)
+    assert "no-tools" in codes  # both models have templates that drop tools
+
+
+def test_every_recorded_start_up_is_read_here() -> None:
+    from tests.recordings import _ROOT  # noqa: PLC0415
+
+    assert {path.stem.removeprefix("50-props-") for path in _ROOT.glob("*/50-props-*.json")} == set(STARTED)
+
+
+async def test_several_slots_are_warned_about_with_the_numbers_and_the_remedy() -> None:
+    pins = Pins(Reading(Source.PINNED, 1000, "--num-ctx"))  # which does not make the pool smaller
+    server, _ = replayed("50-props-smol-default", "50-models-smol-default", pins=pins)
+    (shared,) = [advice for advice in only(await server.probe()).warnings if advice.code == "shared-pool"]
+    assert "4 slots" in shared.text
+    assert "8,192" in shared.text
+    assert "-np 1" in shared.fix
+
+
+async def test_the_embedded_server_is_read_under_its_own_name() -> None:
+    server, heard = replayed("90-xllamacpp-inprocess", kind="embedded")
+    model = only(await server.probe())
+    assert {*heard.asked} == BOTH
+    assert (model.id, model.window.tokens, model.slots) == (f"{SMOL}.gguf", 2048, 1)
+    assert model.window.decided_by is not None
+    assert model.window.decided_by.where.startswith("embedded /props")
+    assert await server.count([{"role": "user", "content": "hi"}])
+    assert [reading.where.split()[0] for reading in model.window.readings] == ["embedded", "embedded"]
+
+
+async def test_a_sleeping_server_is_read_without_waking_it() -> None:
+    server, heard = replayed("61-sleep-props", "61c-sleep-v1-models")
+    assert load("61-sleep-props")["response"]["json"]["is_sleeping"] is True
+    assert only(await server.probe()).window.tokens == 1024
+    assert {*heard.asked} == BOTH  # /slots and /tokenize would wake it
+
+
+async def test_a_server_that_loads_says_so_and_is_left_alone() -> None:
+    server, heard = replayed("01b-props-loading", "01c-v1-models-loading")
+    report = await server.probe()
+    assert (report.status, report.models) == (Status.LOADING, ())
+    assert {*heard.asked} <= BOTH
+    assert report.error
+    assert "loading" in report.error
+    assert "wait" in report.error
+
+
+@pytest.mark.parametrize("name", ["60c-key-props-nokey", "60d-key-props-bad"])
+async def test_a_key_that_is_refused_is_never_shown(name: str) -> None:
+    server, heard = replayed(name, "60b-key-v1-models-nokey", "60f-key-chat-nokey", key=KEY)
+    report = await server.probe()
+    assert report.status is Status.UNAUTHORIZED
+    assert {*heard.asked} <= BOTH
+    assert report.error
+    assert "LOCALCTX_API_KEY" in report.error
+    assert KEY not in repr(report)
+    assert heard.requests[0].headers["authorization"] == f"Bearer {KEY}"
+    with pytest.raises(Unauthorized) as refused:
+        async for _ in server.chat(Request(TERSE, 5)):
+            pass
+    assert KEY not in str(refused.value)
+    assert KEY not in repr(server)
+
+
+async def test_the_right_key_opens_and_without_one_none_is_sent() -> None:
+    with running(Fake(api_key=KEY, n_ctx=1024)) as fake:
+        server = LlamaServer(fake.url, key=KEY)
+        assert only(await server.probe()).window.tokens == 1024
+        assert (await LlamaServer(fake.url).probe()).status is Status.UNAUTHORIZED
+        assert (await LlamaServer(fake.url, key="another").probe()).status is Status.UNAUTHORIZED
+    sent = [request.headers.get("authorization") for request in fake.requests]
+    assert {*sent} == {None, "Bearer another", f"Bearer {KEY}"}
+
+
+# The router.
+
+
+async def test_the_dummy_props_of_a_router_are_no_window() -> None:
+    told = case(4)
+    answers = {(each["method"], each["path"]): each for each in told["given"]["http"]}
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        said = answers.get((request.method, request.url.raw_path.decode()))
+        return httpx.Response(404) if said is None else httpx.Response(said["status"], json=said["json"])
+
+    heard = Heard(httpx.MockTransport(answer))
+    report = await LlamaServer(told["given"]["base_url"], transport=heard).probe()
+    checks = told["checks"]
+    assert report.status is Status.UP
+    assert {model.id: model.window.tokens for model in report.models} == checks["windows"]
+    assert {model.id: model.window.confidence for model in report.models} == checks["confidence"]
+    assert not {model.window.tokens for model in report.models} & {*checks["forbidden_values"]}
+    assert not {*heard.asked} & {*checks["forbidden_requests"]}
+    assert {model.id for model in report.models if model.loaded} == {"running"}
+    assert all(
+        asked.startswith("GET ") and ("model=" not in asked or "autoload=false" in asked) for asked in heard.asked
+    )
+
+
+@pytest.mark.parametrize(
+    ("models", "loaded"),
+    [
+        ("70b-router-v1-models-initial", set()),
+        ("75-router-models-loaded", {SMOL}),
+        ("77-router-models-after-eviction", {"gemma-3-270m-q4_k_m"}),
+    ],
+)
+async def test_a_real_router_confirms_only_what_it_has_loaded(models: str, loaded: set[str]) -> None:
+    server, heard = replayed("71-router-props-nomodel", models)
+    report = await server.probe()
+    assert {*heard.asked} == BOTH
+    assert {model.id for model in report.models} == {SMOL, "gemma-3-270m-q4_k_m"}
+    for model in report.models:
+        served = model.id in loaded
+        assert (model.loaded, model.window.tokens, model.slots) == (served, 2048, None)
+        assert model.window.confidence is (Confidence.SERVED if served else Confidence.PROVISIONAL)
+        assert model.window.decided_by is not None
+        assert model.window.decided_by.where.endswith("meta.n_ctx" if served else "status.args")
+
+
+@pytest.mark.parametrize(
+    ("args", "tokens"),
+    [
+        (["-c", "4096"], 4096),
+        (["--ctx-size", "4096", "--parallel", "2"], 2048),
+        (["-c", "4096", "-np", "-1"], 4096),
+        (["-c", "0"], None),
+        (["-c"], None),
+        (["-c", "many"], None),
+        (["-c", "\u00b2"], None),
+        (["-c", "9" * 5000], None),
+        (["-c", "4096", "-np", "0"], 4096),
+    ],
+)
+async def test_launch_arguments_are_read_or_left(args: list[str], tokens: int | None) -> None:
+    props = {"role": "router", "default_generation_settings": {"n_ctx": 0}}
+    listed = {"data": [{"id": "m", "status": {"value": "unloaded", "args": ["llama-server", *args]}}]}
+    bodies = {"/props": props, "/v1/models": listed}
+    mock = httpx.MockTransport(lambda request: httpx.Response(200, json=bodies[request.url.path]))
+    assert only(await LlamaServer("http://x", transport=mock).probe()).window.tokens == tokens
+
+
+async def test_a_router_that_loads_on_demand_is_not_made_to() -> None:
+    with running(Fake(fault="router", n_ctx=1024)) as fake:
+        model = (await LlamaServer(fake.url).probe()).models[0]
+        assert not fake.loaded
+    assert (model.loaded, model.window.tokens, model.window.confidence) == (False, 1024, Confidence.PROVISIONAL)
+
+
+# Pins and ceilings.
+
+
+@pytest.mark.parametrize(
+    ("pin", "ceiling", "tokens", "source"),
+    [
+        (None, None, 2048, Source.SERVED),
+        (1000, None, 1000, Source.PINNED),
+        (4096, None, 2048, Source.SERVED),
+        (None, 500, 500, Source.SERVED),
+        (None, 99999, 2048, Source.SERVED),
+        (1000, 500, 500, Source.PINNED),
+        (1000, 1500, 1000, Source.PINNED),
+    ],
+)
+async def test_pins_and_ceilings_only_lower(pin: int | None, ceiling: int | None, tokens: int, source: Source) -> None:
+    pins = Pins(None if pin is None else Reading(Source.PINNED, pin, "--num-ctx"), ceiling)
+    server, _ = replayed("50-props-smol-alias", "50-models-smol-alias", pins=pins)
+    window = only(await server.probe()).window
+    assert (window.tokens, window.ceiling, window.confidence) == (tokens, ceiling, Confidence.SERVED)
+    assert window.decided_by is not None
+    assert window.decided_by.source is source
+
+
+# Counting.
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["13-input-tokens-chat", "13b-input-tokens-chat-tools", "20f-exceed-input-tokens", "75f-router-input-tokens"],
+)
+async def test_a_count_is_the_servers(name: str) -> None:
+    server, heard = replayed(name, model="the-model")
+    count = await server.count(TERSE)
+    assert count is not None
+    assert (count.tokens, count.bound) == (load(name)["response"]["json"]["input_tokens"], 0)
+    assert json.loads(heard.requests[0].content) == {"messages": TERSE, "model": "the-model"}
+
+
+async def test_a_count_is_what_the_reply_will_be_billed_for() -> None:
+    with running(Fake()) as fake:
+        server = LlamaServer(fake.url)
+        count = await server.count(TERSE)
+        pieces = [piece async for piece in server.chat(Request(TERSE, 5))]
+    assert count is not None
+    assert isinstance(pieces[-1], Finished)
+    assert count.tokens == pieces[-1].usage.prompt == len(render({"messages": TERSE}))
+    assert [body.keys() & {"model", "temperature"} for body in fake.chats] == [set()]
+
+
+async def test_a_server_that_cannot_count_is_asked_once() -> None:
+    with running(Fake(fault="no_input_tokens")) as fake:
+        server = LlamaServer(fake.url)
+        assert [await server.count(TERSE) for _ in range(3)] == [None] * 3
+    assert len(fake.requests) == 1
+
+
+@pytest.mark.parametrize("status", [400, 401, 429, 500, 503])
+async def test_one_refusal_does_not_end_exact_counts(status: int) -> None:
+    answers = iter(
+        [httpx.Response(status, json={"error": {"message": "no"}}), httpx.Response(200, json={"input_tokens": 7})]
+    )
+    server = LlamaServer("http://x", transport=httpx.MockTransport(lambda _: next(answers)))
+    assert await server.count(TERSE) is None
+    count = await server.count(TERSE)
+    assert count is not None
+    assert count.tokens == 7
+
+
+# Replies.
+
+
+async def test_wishes_are_sent_and_only_those() -> None:
+    with running(Fake()) as fake:
+        server = LlamaServer(fake.url, model="m")
+        for request in (Request(TERSE, 7, 0.25), Request(TERSE, 9)):
+            assert [piece async for piece in server.chat(request)]
+    first, second = fake.chats
+    assert (first["model"], first["max_tokens"], first["temperature"], first["stream"]) == ("m", 7, 0.25, True)
+    assert second == {key: value for key, value in first.items() if key != "temperature"} | {"max_tokens": 9}
+
+
+async def test_two_replies_in_a_row_need_no_kept_connection() -> None:
+    with running(Fake(fault="drop_after_stream")) as fake:
+        server = LlamaServer(fake.url)
+        for _ in range(3):
+            assert isinstance([piece async for piece in server.chat(Request(TERSE, 5))][-1], Finished)
+            assert await server.count(TERSE)
+
+
+# Names.
+
+
+@pytest.mark.parametrize(
+    ("id_", "wanted", "is_it"),
+    [
+        (f"{SMOL}.gguf", "", True),
+        (f"{SMOL}.gguf", f"{SMOL}.gguf", True),
+        (f"{SMOL}.gguf", SMOL, True),
+        (f"{SMOL}.gguf", SMOL.lower(), False),
+        (f"{SMOL}.gguf", "SmolLM2-135M-Instruct", False),
+        ("org/model-GGUF:Q4_K_M", "model-GGUF:Q4_K_M", True),
+        ("org/model-GGUF:Q4_K_M", "model", False),
+        ("family2.5-7b", "family2.5-7b", True),
+        ("family2.5-7b", "family2", False),
+        ("", "x", False),
+    ],
+)
+def test_a_model_is_known_by_its_id_or_its_file(id_: str, wanted: str, is_it: bool) -> None:  # noqa: FBT001
+    assert serves(ModelReport(id_, loaded=True, window=reconcile([])), wanted) is is_it
+
+
+@pytest.mark.parametrize(
+    ("started", "id_"),
+    [("smol-alias", "my-alias"), ("smol-default", f"{SMOL}.gguf"), ("gemma-default", "gemma-3-270m-q4_k_m.gguf")],
+)
+async def test_a_model_goes_by_its_alias_or_its_file_not_by_a_path(started: str, id_: str) -> None:
+    server, _ = replayed(f"50-props-{started}", f"50-models-{started}")
+    assert only(await server.probe()).id == id_

@@ -1,0 +1,275 @@
+from __future__ import annotations
+
+import tracemalloc
+from dataclasses import astuple
+from time import monotonic
+from typing import TYPE_CHECKING
+
+import anyio
+import httpx
+import pytest
+
+from localctx.core.accounting import Usage
+from localctx.errors import (
+    LocalctxError,
+    ModelMissing,
+    NotARuntime,
+    PromptRefused,
+    ServerFailed,
+    ServerLoading,
+    Unauthorized,
+    Unreachable,
+)
+from localctx.ports import Delta, Finished, Piece, Request
+from localctx.runtimes.llama_server import LlamaServer
+from tests.fakes.llama_server import Fake, running
+from tests.recordings import transport
+from tests.runtimes.raw import events, http, saying
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.anyio
+
+HELLO = Request([{"role": "user", "content": "Say hello."}], 50)
+TEXT = '{"choices":[{"delta":{"content":"a"}}]}'
+STOP = '{"choices":[{"delta":{},"finish_reason":"stop"}]}'
+
+
+async def heard(server: LlamaServer, into: list[Piece] | None = None) -> list[Piece]:
+    pieces = [] if into is None else into
+    async for piece in server.chat(HELLO):
+        pieces.append(piece)
+    return pieces
+
+
+def text(pieces: list[Piece]) -> str:
+    return "".join(piece.text for piece in pieces if isinstance(piece, Delta))
+
+
+@pytest.mark.parametrize(
+    ("name", "said", "usage"),
+    [
+        ("11-chat-stream-usage", "I'm glad you're here", Usage(22, 6, 21, 0.044853, 0.234879)),
+        ("11b-chat-stream-nousage", "I'm glad you", Usage()),
+        ("11c-chat-stream-timings-progress", "The number of", Usage(2723, 3, 5, 98.955587, 0.250881)),
+        (
+            "21c-end-of-window-stream",
+            "assistant\nuser\nuser\nYou are a helpful AI. I'm here. I",
+            Usage(491, 21, 464, 0.427883, 0.739211),
+        ),
+    ],
+)
+async def test_a_recorded_stream_gives_its_text_and_its_usage(name: str, said: str, usage: Usage) -> None:
+    pieces = await heard(LlamaServer("http://recorded", transport=transport(name)))
+    assert all(isinstance(piece, Delta) and piece.text and not piece.thinking for piece in pieces[:-1])
+    assert text(pieces) == said
+    end = pieces[-1]
+    assert isinstance(end, Finished)
+    assert (end.reason, end.called_tools) == ("length", False)
+    assert astuple(end.usage) == pytest.approx(astuple(usage))
+
+
+async def test_thinking_comes_apart_from_the_text() -> None:
+    with running(Fake(reply="The answer.", reply_thinking="Hm, let me see.")) as fake:
+        pieces = await heard(LlamaServer(fake.url))
+    deltas = [piece for piece in pieces if isinstance(piece, Delta)]
+    assert "".join(delta.thinking for delta in deltas) == "Hm, let me see."
+    assert text(pieces) == "The answer."
+    assert not any(delta.thinking and delta.text for delta in deltas)
+
+
+@pytest.mark.parametrize(("reply", "reason"), [("Done.", "stop"), ("word " * 100, "length"), ("", "stop")])
+async def test_the_end_says_why_and_what_it_cost(reply: str, reason: str) -> None:
+    with running(Fake(reply=reply, prompt_tokens=lambda _: 11)) as fake:
+        end = (await heard(LlamaServer(fake.url)))[-1]
+    assert isinstance(end, Finished)
+    assert (end.reason, end.usage.prompt, end.called_tools) == (reason, 11, False)
+    assert end.usage.prefill_seconds == 0.011
+
+
+async def test_done_alone_is_no_end() -> None:
+    with running(Fake(fault="no_finish", reply="a b c")) as fake:
+        pieces: list[Piece] = []
+        with pytest.raises(ServerFailed, match="without a finish reason"):
+            await heard(LlamaServer(fake.url), pieces)
+    assert text(pieces) == "a b c"
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        ("die_mid_stream", "look at its log"),
+        ("error_mid_stream", r"Context size has been exceeded.*-np 1"),
+        ("truncated_json", "without a finish reason|no chat chunk"),
+    ],
+)
+async def test_what_was_said_before_a_stream_broke_has_arrived(fault: str, message: str) -> None:
+    with running(Fake(fault=fault, reply="one two three four")) as fake:
+        pieces: list[Piece] = []
+        with pytest.raises(ServerFailed, match=message) as failed:
+            await heard(LlamaServer(fake.url), pieces)
+    assert text(pieces) == "one two"
+    assert not isinstance(failed.value, (ServerLoading, PromptRefused))
+
+
+@pytest.mark.parametrize(
+    ("name", "limit"),
+    [("20b-exceed-chat-stream", 4096), ("77b-router-exceed", 2048), ("23c-ctxshift-prompt-too-long", 512)],
+)
+async def test_a_prompt_that_is_too_long_comes_back_with_the_window(name: str, limit: int) -> None:
+    with pytest.raises(PromptRefused, match=f"{limit}") as refused:
+        await heard(LlamaServer("http://recorded", transport=transport(name)))
+    assert refused.value.limit == limit
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "message"),
+    [
+        ("01e-chat-loading", ServerLoading, "wait until the model is loaded"),
+        ("60f-key-chat-nokey", Unauthorized, "LOCALCTX_API_KEY"),
+        ("73-router-chat-unknown-model", ModelMissing, "localctx probe"),
+        ("73b-router-chat-nomodel", ServerFailed, "model name is missing"),
+        ("24-kvunified-pool-overflow-0", ServerFailed, "-np 1"),
+        ("40b-bad-json", ServerFailed, "parse error"),
+    ],
+)
+async def test_a_refusal_becomes_the_error_that_it_means(name: str, error: type[LocalctxError], message: str) -> None:
+    with pytest.raises(error, match=message) as refused:
+        await heard(LlamaServer("http://recorded", transport=transport(name)))
+    assert type(refused.value) is error
+    assert "\n" not in str(refused.value)
+
+
+async def test_nobody_there() -> None:
+    with running(Fake()) as fake:
+        url = fake.url
+    with pytest.raises(Unreachable, match=r"nothing answers at .*--url"):
+        await heard(LlamaServer(url))
+
+
+async def test_a_server_that_falls_silent_is_given_up() -> None:
+    with running(Fake(fault="hang")) as fake:
+        server = LlamaServer(fake.url)
+        server._http.timeout = httpx.Timeout(0.2)
+        with pytest.raises(ServerFailed, match="silent"):
+            await heard(server)
+
+
+async def abandoned(fake: Fake) -> None:
+    with anyio.fail_after(3):
+        while not fake.requests[0].aborted:  # noqa: ASYNC110 - the server is a thread
+            await anyio.sleep(0.01)
+
+
+async def test_a_reader_that_leaves_stops_the_server() -> None:
+    with running(Fake(reply="word " * 200, delay=0.01)) as fake:
+        async for _ in LlamaServer(fake.url).chat(HELLO):
+            break
+        await abandoned(fake)
+
+
+async def test_a_reader_that_is_interrupted_stops_the_server() -> None:
+    with running(Fake(reply="word " * 200, delay=0.01)) as fake:
+        server = LlamaServer(fake.url)
+        with anyio.move_on_after(0.3):
+            await heard(server)
+        await abandoned(fake)
+        fake.reply, fake.delay = "Fine.", 0
+        assert text(await heard(server)) == "Fine."
+
+
+# What a stream may hold.
+
+
+@pytest.mark.parametrize("charset", ["undefined", "hex", "idna", "utf-16", "no-such"])
+async def test_an_event_stream_is_utf8_whatever_its_header_says(charset: str) -> None:
+    piece = '{"choices":[{"delta":{"content":"\u00e9\u6f22"}}]}'
+    with saying(lambda _: [events(piece, STOP, "[DONE]", more=f"; charset={charset}")]) as raw:
+        assert text(await heard(LlamaServer(raw.url))) == "\u00e9\u6f22"
+
+
+async def test_done_ends_a_reply_though_the_connection_stays_open() -> None:
+    with running(Fake(fault="hang")) as fake:  # its stop event is what the held connection waits for
+
+        def say(_: str) -> Iterator[bytes]:
+            yield events(TEXT, STOP, "[DONE]")
+            while fake.fault:
+                yield b": still here\n\n"
+
+        with saying(say) as raw:
+            try:
+                with anyio.fail_after(3):
+                    assert text(await heard(LlamaServer(raw.url))) == "a"
+            finally:
+                fake.fault = None
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        "not json",
+        "[1]",
+        '"text"',
+        '{"choices": 5}',
+        '{"choices":[{"delta":{"content":7}}]}',
+        '{"error":' + "[" * 50_000 + "]" * 50_000 + "}",
+        '{"x":' * 50_000,
+        '{"usage":{"prompt_tokens":' + "9" * 5000 + "}}",
+    ],
+    ids=lambda data: data[:24],
+)
+async def test_a_piece_that_is_no_chunk_fails_the_reply(data: str) -> None:
+    with saying(lambda _: [events(TEXT, data, STOP, "[DONE]")]) as raw:
+        pieces: list[Piece] = []
+        with pytest.raises(ServerFailed) as failed:
+            await heard(LlamaServer(raw.url), pieces)
+    assert text(pieces) == "a"
+    assert len(str(failed.value)) < 500
+    assert "\n" not in str(failed.value)
+
+
+async def test_broken_utf8_and_unknown_fields_are_read_over() -> None:
+    data = b'data: {"choices":[{"delta":{"content":"a\xff","new":{"x":[1]}},"new":1}],"new":null}\n\n'
+    body = events(": a comment", STOP, "[DONE]").replace(b"data: : a comment\n\n", b": a comment\n\n" + data)
+    with saying(lambda _: [body]) as raw:
+        assert text(await heard(LlamaServer(raw.url))) == "a\ufffd"
+
+
+@pytest.mark.parametrize("error", ['{"message":"boom"}', '"boom"', '{"code":1,"message":"boom","type":"server_error"}'])
+async def test_an_error_inside_a_stream_is_raised(error: str) -> None:
+    body = events(TEXT, f'{{"error":{error}}}', STOP, "[DONE]")
+    with saying(lambda _: [body]) as raw, pytest.raises(ServerFailed, match="boom"):
+        await heard(LlamaServer(raw.url))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b'{"a":' * 50_000, b'{"error":{"message":"' + b'{\\"a\\":' * 50_000 + b'"}}', b"\xff" * 100, b""],
+    ids=["nested", "nested in its message", "bytes", "empty"],
+)
+async def test_an_error_body_of_any_kind_is_one_line(body: bytes) -> None:
+    answer = http("Content-Type: application/json", f"Content-Length: {len(body)}", status="500 No", body=body)
+    with saying(lambda _: [answer]) as raw, pytest.raises(ServerFailed, match="HTTP 500") as failed:
+        await heard(LlamaServer(raw.url))
+    assert len(str(failed.value)) < 500
+    assert "\n" not in str(failed.value)
+
+
+async def test_a_line_without_end_is_cut_off() -> None:
+    def say(_: str) -> Iterator[bytes]:
+        yield events()
+        yield b"data: "
+        while True:
+            yield b"x" * 65536
+
+    with saying(say) as raw:
+        tracemalloc.start()
+        began = monotonic()
+        try:
+            with pytest.raises(NotARuntime, match="larger than any"):
+                await heard(LlamaServer(raw.url))
+            assert tracemalloc.get_traced_memory()[1] < 160 * 2**20
+        finally:
+            tracemalloc.stop()
+        assert monotonic() - began < 10
