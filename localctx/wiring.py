@@ -17,11 +17,13 @@ from platformdirs import user_config_path, user_data_path
 
 from localctx.app.chat import Chat, Wishes
 from localctx.app.probe import probe as probe_all
+from localctx.app.verify import verify
 from localctx.config import Settings, load
 from localctx.core.events import Notice
 from localctx.core.ladder import POLICIES, Policy
-from localctx.core.window import Advice, ModelReport, Reading, ServerReport, Source, Status, reconcile
+from localctx.core.window import Advice, EffectiveWindow, ModelReport, Reading, ServerReport, Source, Status, reconcile
 from localctx.errors import (
+    LocalctxError,
     MissingExtra,
     Misuse,
     ModelMissing,
@@ -36,6 +38,7 @@ from localctx.hardware.machine import worker_threads
 from localctx.runtimes import embedded
 from localctx.runtimes.detect import READERS, Detector
 from localctx.runtimes.llama_server import LlamaServer, serves
+from localctx.runtimes.ollama_chat import OllamaServer
 from localctx.runtimes.openai_chat import OpenAIServer
 from localctx.runtimes.server import Pins
 from localctx.stores.catalog import Catalog
@@ -60,6 +63,7 @@ __all__ = [
     "policy",
     "probe",
     "settings",
+    "verify_all",
 ]
 
 DEFAULT_ADDRESSES = tuple(f"http://127.0.0.1:{port}" for port in (11434, 8080, 8000, 30000, 1234))
@@ -166,6 +170,47 @@ def _usual_addresses() -> list[str]:
     return list(dict.fromkeys([url, *DEFAULT_ADDRESSES]))
 
 
+async def verify_all(
+    given: Settings, reports: Sequence[ServerReport], emit: Callable[[Event], None]
+) -> list[ServerReport]:
+    """The reports with what measuring found: one loaded model on each server that is up; nothing is loaded for it."""
+    return [await _verified(given, report, emit) for report in reports]
+
+
+async def _verified(given: Settings, report: ServerReport, emit: Callable[[Event], None]) -> ServerReport:
+    if report.status is not Status.UP or report.runtime == "embedded":
+        return report
+    model = next((each for each in report.models if each.loaded), None)
+    if model is None:
+        emit(
+            Notice(
+                "not-loaded", f"{report.url}: no model is loaded, and verifying loads none; pass --load --model NAME"
+            )
+        )
+        return report
+    runtime = _runtime(given, report)
+    runtime.model = model.id
+    try:
+        verdict = await verify(runtime, model.window, emit)
+    except LocalctxError as error:
+        emit(Notice("not-verified", f"{report.url} {model.id}: {error}"))
+        return report
+    finally:
+        await runtime.close()
+    emit(Notice("verified", f"{report.url} {model.id}: {'in part: ' if verdict.partial else ''}{verdict.text}"))
+    measured = replace(model, window=_with_reading(report, model.window, verdict.reading))
+    return replace(report, models=tuple(measured if each is model else each for each in report.models))
+
+
+def _with_reading(report: ServerReport, window: EffectiveWindow, reading: Reading | None) -> EffectiveWindow:
+    if reading is None:
+        return window
+    margin = 1 if window.tokens is None or window.max_prompt is None else window.tokens - window.max_prompt
+    reloads = report.runtime == "ollama"
+    readings = (*window.readings, reading)
+    return reconcile(readings, ceiling=window.ceiling, pin_reloads=reloads, reply_margin=margin)
+
+
 def _wanted(report: ServerReport, model: str) -> ServerReport:
     return replace(report, models=tuple(each for each in report.models if serves(each, model.removeprefix(_PREFIX))))
 
@@ -262,7 +307,7 @@ def _text_or_file(text: str) -> str:
 @asynccontextmanager
 async def _connection(
     given: Settings, emit: Callable[[Event], None], progress: Callable[[int, int], None]
-) -> AsyncIterator[tuple[LlamaServer | OpenAIServer, ModelReport]]:
+) -> AsyncIterator[tuple[_Talking, ModelReport]]:
     """The runtime that the settings name, or the one that answers, or, where nothing was named, the embedded one.
 
     `progress` is told bytes done and in all while a model is fetched. What was started here is stopped at the end.
@@ -285,22 +330,23 @@ async def _connection(
     runtime = _runtime(given, report)
     runtime.model = model.id
     try:
-        yield runtime, model
+        yield runtime, await runtime.settle_window() if isinstance(runtime, OllamaServer) else model
     finally:
         await runtime.close()
 
 
-def _runtime(given: Settings, report: ServerReport) -> LlamaServer | OpenAIServer:
+_Talking = LlamaServer | OpenAIServer | OllamaServer
+
+
+def _runtime(given: Settings, report: ServerReport) -> _Talking:
     """The way to talk to a server that was found."""
     key, pins = given.key(os.environ), _pins(given)
     if report.runtime == "llama-server":
         return LlamaServer(report.url, key=key, pins=pins)
-    if report.runtime is None or report.runtime == "ollama":
-        raise Misuse(
-            f"{report.url} is {report.runtime}, which run does not talk to yet (probe does); pass the --url of a "
-            "llama-server, vLLM, SGLang, LM Studio or other OpenAI-compatible server, or --runtime embedded"
-        )
-    return OpenAIServer(report.url, READERS[report.runtime], kind=report.runtime, key=key, pins=pins)
+    if report.runtime == "ollama":
+        return OllamaServer(report.url, key=key, pins=pins)
+    kind = report.runtime or "openai"
+    return OpenAIServer(report.url, READERS[kind], kind=kind, key=key, pins=pins)
 
 
 def _means_embedded(given: Settings) -> bool:
@@ -322,7 +368,7 @@ async def _answering(given: Settings) -> str | None:
     finally:
         for detector in detectors:
             await detector.close()
-    fit = [report.url for report in reports if report.runtime != "ollama" and _wanted(report, given.model or "").models]
+    fit = [report.url for report in reports if _wanted(report, given.model or "").models]
     if not fit and given.model:
         tried = "; ".join(f"{report.url} {_tried(report)}" for report in reports)
         raise NothingFound(

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from time import monotonic
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from localctx.cli.options import ApiKeyEnv, AsJson, MaxContext, Model, NumCtx, RuntimeKind
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from localctx.core.events import Event
+    from localctx.core.window import ServerReport
 
 __all__ = ["command"]
 
@@ -18,7 +24,13 @@ def command(
     model: Model = None,
     num_ctx: NumCtx = None,
     max_context: MaxContext = None,
-    load: Annotated[bool, typer.Option("--load", help="Start the embedded runtime to see what it serves.")] = False,
+    load: Annotated[
+        bool, typer.Option("--load", help="Load: the embedded runtime, or on an Ollama the --model.")
+    ] = False,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Measure the window of what is loaded; at most a minute a server.")
+    ] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Ask again every two seconds, until Ctrl-C.")] = False,
     api_key_env: ApiKeyEnv = None,
     as_json: AsJson = False,
 ) -> None:
@@ -27,8 +39,8 @@ def command(
 
     from localctx import wiring
     from localctx.cli.render import Renderer, probe_json, probe_table
-    from localctx.core.window import ServerReport, Status
-    from localctx.errors import NothingFound
+    from localctx.core.window import Status
+    from localctx.errors import Misuse, NothingFound
     from localctx.hardware.machine import machine
 
     Renderer(as_json=as_json)
@@ -43,8 +55,14 @@ def command(
     started = monotonic()
 
     async def ask() -> list[ServerReport]:
-        return await wiring.ask_all(given, url or (), start=load)
+        found = await wiring.ask_all(given, url or (), start=load)
+        return await wiring.verify_all(given, found, _to_stderr) if verify else found
 
+    if watch:
+        if as_json or load or verify:
+            raise Misuse("--watch goes with none of --json, --load and --verify; pass it alone")
+        anyio.run(_watch, ask)
+        return
     reports = anyio.run(ask)
     if as_json:
         probe_json(machine(), reports, monotonic() - started)
@@ -52,3 +70,28 @@ def command(
         probe_table(reports, quiet_down=not url)
     if not any(report.status in {Status.UP, Status.LOADING, Status.UNAUTHORIZED} for report in reports):
         raise NothingFound("no runtime found; start llama-server -m MODEL.gguf, or: pip install 'localctx[embedded]'")
+
+
+def _to_stderr(event: Event) -> None:
+    from localctx.cli.render import note
+    from localctx.core.events import Notice
+
+    if isinstance(event, Notice):
+        note(event.text)
+
+
+_SECONDS = 2.0
+
+
+async def _watch(ask: Callable[[], Awaitable[list[ServerReport]]]) -> None:
+    """Shows the table again and again in the same place."""
+    import anyio
+    from rich.live import Live
+    from rich.text import Text
+
+    from localctx.cli.render import table_lines
+
+    with Live(auto_refresh=False) as live:
+        while True:
+            live.update(Text("\n".join(table_lines(await ask(), quiet_down=True))), refresh=True)
+            await anyio.sleep(_SECONDS)

@@ -16,13 +16,23 @@ from localctx.core.ladder import Rung
 from localctx.errors import StoreUnusable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from localctx.core.window import EffectiveWindow, ModelReport, ServerReport
     from localctx.hardware.machine import Machine
 
-__all__ = ["Renderer", "begin_log", "complain", "context_picture", "note", "out", "probe_json", "probe_table"]
+__all__ = [
+    "Renderer",
+    "begin_log",
+    "complain",
+    "context_picture",
+    "note",
+    "out",
+    "probe_json",
+    "probe_table",
+    "table_lines",
+]
 
 _log = logging.getLogger("localctx")
 _as_json = False
@@ -236,31 +246,44 @@ def _model_json(model: ModelReport) -> dict[str, object]:
 
 def probe_table(reports: Sequence[ServerReport], *, quiet_down: bool) -> None:
     """The probe's answer for people; addresses where nothing answers are named in one line with `quiet_down`."""
-    shown = [report for report in reports if not (quiet_down and report.status == "down")]
-    for report in shown:
-        version = f" {report.version}" if report.version else ""
-        out(f"{report.runtime or 'unknown server'}{version} at {report.url}: {report.status}")
-        if report.error:
-            out(f"  ! {report.error}")
-        for model in report.models:
-            _model_lines(model)
-    quiet = [report.url.removeprefix("http://") for report in reports if report not in shown]
+    for line in table_lines(reports, quiet_down=quiet_down):
+        out(line)
+    quiet = [report.url.removeprefix("http://") for report in reports if quiet_down and report.status == "down"]
     if quiet:
         note(f"nothing answers at {', '.join(quiet)}")
 
 
-def _model_lines(model: ModelReport) -> None:
+def table_lines(reports: Sequence[ServerReport], *, quiet_down: bool) -> Iterator[str]:
+    """The lines of the table, without the addresses where nothing answers if `quiet_down`."""
+    for report in reports:
+        if quiet_down and report.status == "down":
+            continue
+        version = f" {report.version}" if report.version else ""
+        yield _printable(f"{report.runtime or 'unknown server'}{version} at {report.url}: {report.status}", None)
+        if report.error:
+            yield f"  ! {_printable(report.error, None)}"
+        for model in report.models:
+            yield from (_printable(line, None) for line in _model_lines(model))
+
+
+def _model_lines(model: ModelReport) -> Iterator[str]:
     window, tokens = model.window, model.window.tokens
-    out(f"  {model.id}{'' if model.loaded else ' (not loaded)'}")
+    yield f"  {model.id}{'' if model.loaded else ' (not loaded)'}"
     shown = "unknown" if tokens is None else f"{tokens:,}"
-    out(f"    window    {shown:>9}  {window.confidence}  ({_source(window)})")
-    facts: Mapping[str, object] = {"trained": model.trained, "slots": model.slots, "template": model.template}
+    yield f"    window    {shown:>9}  {window.confidence}  ({_source(window)})"
+    pool = model.shared_pool
+    facts: Mapping[str, object] = {
+        "trained": model.trained,
+        "slots": model.slots,
+        "pool": pool,
+        "template": model.template,
+    }
     for name, value in facts.items():
         if value is not None:
-            out(f"    {name:<9} {f'{value:,}' if isinstance(value, int) else value:>9}")
+            yield f"    {name:<9} {f'{value:,}' if isinstance(value, int) else value:>9}"
     for warning in model.warnings:
-        out(f"    ! {warning.code}: {warning.text}")
-        out(f"      fix: {warning.fix}")
+        yield f"    ! {warning.code}: {warning.text}"
+        yield f"      fix: {warning.fix}"
 
 
 _WIDTH = 40

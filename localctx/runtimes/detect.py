@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from localctx.errors import Misuse
+from localctx.core.window import Status
+from localctx.errors import LocalctxError, Misuse
 from localctx.runtimes import llama_server, lmstudio, ollama, openai, sglang, vllm
 from localctx.runtimes.http import address, client
 from localctx.runtimes.server import Pins, Server, probed
@@ -50,16 +52,21 @@ class Detector:
     async def probe(self) -> ServerReport:
         """What the address answers now; loads nothing unless it was told to."""
         report = await self._read()
-        if self._load and report.runtime == "ollama":
-            await ollama.load(Server(self._http), self._load, self._pins)
-            return await self._read()
-        return report
+        name = ollama.to_load(report, self._load, self._pins) if self._load and report.runtime == "ollama" else None
+        if name is None:
+            return report
+        try:
+            await ollama.load(Server(self._http), name, self._pins)
+        except LocalctxError as error:
+            return replace(report, status=Status.ERROR, error=str(error))
+        return await self._read()
 
     async def _read(self) -> ServerReport:
         server = Server(self._http)
+        if self._kind:
+            return await probed(server, [READERS[self._kind]], self._pins, kind=self._kind)
         await server.prefetch("/v1/models", "/props", "/api/version")
-        readers = [READERS[self._kind]] if self._kind else list(READERS.values())
-        return await probed(server, readers, self._pins, kind=self._kind)
+        return await probed(server, list(READERS.values()), self._pins)
 
     async def close(self) -> None:
         """Closes the connections."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from localctx.core.window import ModelReport, Reading, ServerReport, Source, Status, reconcile
+from localctx.runtimes.openai import tokens, unknown
 
 if TYPE_CHECKING:
     from localctx.runtimes.server import Pins, Server
@@ -15,11 +16,11 @@ __all__ = ["read"]
 
 
 class _Model(msgspec.Struct):
-    id: str = ""
+    id: str
+    state: str
     type: str = ""
-    state: str = ""
-    max_context_length: int = 0
-    loaded_context_length: int = 0
+    max_context_length: object = None
+    loaded_context_length: object = None
 
 
 class _Models(msgspec.Struct):
@@ -36,14 +37,12 @@ async def read(server: Server, pins: Pins) -> ServerReport | None:
 
 
 def _model(model: _Model, pins: Pins) -> ModelReport:
+    loaded, trained = model.state == "loaded", tokens(model.max_context_length)
+    now = tokens(model.loaded_context_length) if loaded else 0
     readings = [
-        Reading(Source.CONFIGURED, model.loaded_context_length, "lmstudio /api/v0/models loaded_context_length"),
-        Reading(Source.TRAINED, model.max_context_length, "lmstudio /api/v0/models max_context_length"),
+        Reading(Source.CONFIGURED, now, "lmstudio /api/v0/models loaded_context_length"),
+        Reading(Source.TRAINED, trained, "lmstudio /api/v0/models max_context_length"),
     ]
     readings += [pins.pin] if pins.pin else []
-    return ModelReport(
-        id=model.id,
-        loaded=model.state == "loaded",
-        window=reconcile(readings, ceiling=pins.ceiling),
-        trained=max(model.max_context_length, 0) or None,
-    )
+    window = reconcile(readings, ceiling=pins.ceiling)
+    return ModelReport(model.id, loaded=loaded, window=window, trained=trained or None, warnings=unknown(window))

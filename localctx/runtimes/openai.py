@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
 
 from localctx.core.window import Advice, ModelReport, Reading, ServerReport, Source, Status, reconcile
 from localctx.errors import LocalctxError
 from localctx.runtimes.server import trouble
 
 if TYPE_CHECKING:
+    from localctx.core.window import EffectiveWindow
     from localctx.runtimes.server import Pins, Server
 
-__all__ = ["read"]
+__all__ = ["read", "tokens", "unknown"]
 
 _FIELDS = ("max_model_len", "context_length", "max_context_length", "context_window", "max_input_tokens")
 """Where proxies and servers put a window; LiteLLM's `max_input_tokens` is what it read from the server behind it."""
-
-_MOST_MODELS = 1000
 
 
 async def read(server: Server, pins: Pins) -> ServerReport | None:
@@ -29,24 +30,33 @@ async def read(server: Server, pins: Pins) -> ServerReport | None:
         return closed
     match answer.body:
         case {"data": list(cards)} if answer.status == 200:  # noqa: PLR2004
-            named = [
-                card for card in cards[:_MOST_MODELS] if isinstance(card, dict) and isinstance(card.get("id"), str)
-            ]
+            named = [card for card in cards if isinstance(card, dict) and isinstance(card.get("id"), str)]
             models = tuple(_model(card, pins) for card in named)
             return ServerReport("openai", server.url, Status.UP, models=models)
     return None
 
 
+_Tokens = Annotated[int, msgspec.Meta(gt=0, lt=2**31)]
+
+
+def tokens(value: object) -> int:
+    """A number of tokens as a server says it; 0 where it is none: absent, null, negative, odd or beyond any window."""
+    try:
+        return msgspec.convert(value, _Tokens, strict=False)
+    except msgspec.ValidationError:
+        return 0
+
+
+def unknown(window: EffectiveWindow) -> tuple[Advice, ...]:
+    """The warning that nobody says the window."""
+    if window.tokens is not None:
+        return ()
+    text, fix = "the server states no window for it", "pass --num-ctx with what it was started with"
+    return (Advice("unknown-window", text, fix),)
+
+
 def _model(card: dict[str, object], pins: Pins) -> ModelReport:
-    stated = ((name, card.get(name)) for name in _FIELDS)
-    readings = [
-        Reading(Source.CONFIGURED, value, f"/v1/models {name}")
-        for name, value in stated
-        if isinstance(value, int) and not isinstance(value, bool)
-    ]
+    readings = [Reading(Source.CONFIGURED, tokens(card.get(name)), f"openai /v1/models {name}") for name in _FIELDS]
     readings += [pins.pin] if pins.pin else []
     window = reconcile(readings, ceiling=pins.ceiling)
-    unknown = Advice(
-        "unknown-window", "the server states no window for it", "pass --num-ctx with what it was started with"
-    )
-    return ModelReport(str(card["id"]), loaded=True, window=window, warnings=() if window.tokens else (unknown,))
+    return ModelReport(str(card["id"]), loaded=True, window=window, warnings=unknown(window))

@@ -9,85 +9,86 @@ import msgspec
 
 from localctx.core.window import Advice, ModelReport, Reading, ServerReport, Source, Status, reconcile
 from localctx.errors import LocalctxError
-from localctx.runtimes.server import clamped, decoded, trouble
-from localctx.runtimes.vllm import Card, Cards, own_or_parent
+from localctx.runtimes.openai import tokens, unknown
+from localctx.runtimes.server import clamped, served, trouble
+from localctx.runtimes.vllm import owned, windows
 
 if TYPE_CHECKING:
     from localctx.runtimes.server import Pins, Server
+    from localctx.runtimes.vllm import Card
 
 __all__ = ["read"]
 
 _BEYOND_INPUT = 5
 """Prompt and reply may together take this many tokens more than `max_req_input_len` (measured: pool 1,000, limit 994)."""
 
-_REPLY_MARGIN = 6
+_MARGIN = 6
 """`max_req_input_len` itself is refused already, so that the longest prompt is the window less 6."""
+
+_STATED_MARGIN = 7
+"""The longest prompt is 7 less than the context or the pool, whichever is smaller; what they are, not what is served."""
 
 
 class _Info(msgspec.Struct):
-    max_req_input_len: int = 0
-    max_total_num_tokens: int = 0
-    allow_auto_truncate: bool = False
+    max_req_input_len: object = None
+    max_total_num_tokens: object = None
+    allow_auto_truncate: object = None
     version: str | None = None
 
 
 async def read(server: Server, pins: Pins) -> ServerReport | None:
     """The report of an SGLang; None where another program answers."""
-    info = await server.json("/server_info", _Info)
-    try:
-        answer = await server.get("/v1/models")
-        cards = decoded(answer, Cards).data
-    except (LocalctxError, msgspec.ValidationError):
+    cards = await owned(server, "sglang")
+    if not cards:
+        return await _closed(server)
+    info = await server.json("/server_info", _Info) or _Info()
+    pool = tokens(info.max_total_num_tokens) or await _pool(server)
+    models = tuple(_model(card, stated, info, pool, pins) for card, stated in zip(cards, windows(cards), strict=True))
+    return ServerReport("sglang", server.url, Status.UP, info.version, models=models)
+
+
+async def _closed(server: Server) -> ServerReport | None:
+    """With a key SGLang guards `/server_info` as well, with the same words."""
+    models = await server.get("/v1/models")
+    if models.status != 401 or models.headers.get("server") != "uvicorn":  # noqa: PLR2004
         return None
-    if await _asks_for_a_key(server):
-        return trouble("sglang", server.url, answer)
-    if not any(card.owned_by == "sglang" for card in cards):
-        return None
-    pool = info.max_total_num_tokens if info else await _pool(server)
-    models = tuple(_model(card, own_or_parent(card, cards), info, pool, pins) for card in cards)
-    return ServerReport("sglang", server.url, Status.UP, info.version if info else None, models=models)
+    info = await server.get("/server_info")
+    guarded = info.status == 401 and info.body == models.body == {"error": "Unauthorized"}  # noqa: PLR2004
+    return trouble("sglang", server.url, models) if guarded else None
 
 
-async def _asks_for_a_key(server: Server) -> bool:
-    """With a key SGLang guards `/` and `/server_info` too, which no other server does with this answer."""
-    try:
-        answers = [await server.get(path) for path in ("/v1/models", "/server_info")]
-    except LocalctxError:
-        return False
-    return all(answer.status == 401 and answer.body == {"error": "Unauthorized"} for answer in answers)  # noqa: PLR2004
-
-
-_METRIC = re.compile(r"^sglang:max_total_num_tokens\{[^}\n]*\} (\d{1,12})(?:\.0)?$", re.MULTILINE)
+_METRIC = re.compile(r"^sglang:max_total_num_tokens\{.*\} ([0-9.e+]{1,20})$", re.MULTILINE)
 
 
 async def _pool(server: Server) -> int:
-    """The pool as `/metrics` says it, where `/server_info` cannot be had; 0 where nobody says it."""
+    """The pool as `/metrics` says it (a million is 1e+06 there); 0 where nobody says it."""
     try:
         answer = await server.get("/metrics")
-    except LocalctxError:
+        found = _METRIC.search(answer.body) if isinstance(answer.body, str) else None
+        return tokens(float(found[1])) if found else 0
+    except (LocalctxError, ValueError):
         return 0
-    found = _METRIC.search(answer.body) if isinstance(answer.body, str) else None
-    return int(found[1]) if found else 0
 
 
-def _model(card: Card, stated: int, info: _Info | None, pool: int, pins: Pins) -> ModelReport:
-    readings = [Reading(Source.CONFIGURED, stated, "sglang /v1/models max_model_len", "the flag, not the memory pool")]
-    if info is not None and info.max_req_input_len > 0:
-        tokens = info.max_req_input_len + _BEYOND_INPUT
-        readings.append(Reading(Source.SERVED, tokens, "sglang /server_info max_req_input_len + 5"))
-    elif pool > 0:
-        readings.append(Reading(Source.CONFIGURED, pool - 2, "sglang /metrics max_total_num_tokens - 2"))
+def _model(card: Card, stated: int, info: _Info, pool: int, pins: Pins) -> ModelReport:
+    limit = tokens(info.max_req_input_len)
+    readings = [
+        Reading(Source.SERVED, limit + _BEYOND_INPUT if limit else 0, "sglang /server_info max_req_input_len + 5"),
+        Reading(Source.CONFIGURED, stated, "sglang /v1/models max_model_len", "its setting, not its memory pool"),
+        Reading(Source.CONFIGURED, pool, "sglang max_total_num_tokens", "its memory pool"),
+    ]
     readings += [pins.pin] if pins.pin else []
-    window = reconcile(readings, ceiling=pins.ceiling, reply_margin=_REPLY_MARGIN)
+    window = reconcile(readings, ceiling=pins.ceiling, reply_margin=_MARGIN if limit else _STATED_MARGIN)
     return ModelReport(
         id=card.id,
         loaded=True,
         window=window,
         shared_pool=pool or None,
         warnings=(
-            *clamped(pins.pin, window.tokens, "are served"),
+            *unknown(window),
+            *clamped(pins.pin, served(window.readings), "are served"),
             *_small_pool(pool, stated),
-            *(_TRUNCATES if info and info.allow_auto_truncate else ()),
+            *(_TRUNCATES if info.allow_auto_truncate is True else ()),
         ),
     )
 

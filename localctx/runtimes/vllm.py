@@ -9,26 +9,25 @@ import msgspec
 
 from localctx.core.window import Advice, ModelReport, Reading, ServerReport, Source, Status, reconcile
 from localctx.errors import LocalctxError
-from localctx.runtimes.server import clamped, decoded, trouble
+from localctx.runtimes.openai import tokens, unknown
+from localctx.runtimes.server import clamped, trouble
 
 if TYPE_CHECKING:
     from localctx.runtimes.server import Pins, Server
 
-__all__ = ["Card", "Cards", "own_or_parent", "read"]
+__all__ = ["Card", "owned", "read", "windows"]
 
 
 class Card(msgspec.Struct):
-    """A model as an OpenAI-compatible server lists it; `max_model_len` is None for an adapter."""
+    """A model as vLLM and SGLang list it; an adapter has a parent, and no `max_model_len`."""
 
     id: str = ""
-    owned_by: str = ""
+    owned_by: str | None = None
     parent: str | None = None
-    max_model_len: int | None = None
+    max_model_len: object = None
 
 
-class Cards(msgspec.Struct):
-    """The answer of `/v1/models`."""
-
+class _Cards(msgspec.Struct):
     data: list[Card] = []
 
 
@@ -38,30 +37,35 @@ class _Version(msgspec.Struct):
 
 async def read(server: Server, pins: Pins) -> ServerReport | None:
     """The report of a vLLM; None where another program answers."""
+    cards = await owned(server, "vllm")
+    if not cards and (await server.get("/v1/models")).status not in _CLOSED:
+        return None
     version = await server.json("/version", _Version)
-    try:
-        answer = await server.get("/v1/models")
-        cards = decoded(answer, Cards).data
-    except (LocalctxError, msgspec.ValidationError):
-        return None
-    if version is not None and (closed := trouble("vllm", server.url, answer)):
-        return closed
-    if not any(card.owned_by == "vllm" for card in cards):
-        return None
+    if not cards:  # with a key vLLM guards /v1 alone
+        return trouble("vllm", server.url, await server.get("/v1/models")) if version else None
     pool = await _pool(server)
-    models = tuple(_model(card, own_or_parent(card, cards), pool, pins) for card in cards)
+    models = tuple(_model(card, window, pool, pins) for card, window in zip(cards, windows(cards), strict=True))
     return ServerReport("vllm", server.url, Status.UP, version.version if version else None, models=models)
 
 
-def own_or_parent(card: Card, cards: list[Card]) -> int:
-    """The window that a card states; an adapter without one has its parent's. 0 where nobody says it."""
-    if card.max_model_len is None and card.parent is not None:
-        return next((each.max_model_len or 0 for each in cards if each.id == card.parent), 0)
-    return card.max_model_len or 0
+_CLOSED = {401, 403, 503}
 
 
-_INFO = re.compile(r"^vllm:cache_config_info\{([^}\n]*)\}", re.MULTILINE)
-_LABEL = re.compile(r'(\w+)="(\d{1,12})"')
+async def owned(server: Server, owner: str) -> list[Card]:
+    """The models that are listed, where `owner` is the program that lists them; else none."""
+    listed = await server.json("/v1/models", _Cards)
+    cards = listed.data if listed else []
+    return cards if any(card.owned_by == owner for card in cards) else []
+
+
+def windows(cards: list[Card]) -> list[int]:
+    """The window of each card: its own, or, for an adapter that states none, its parent's; 0 where nobody says it."""
+    stated = {card.id: tokens(card.max_model_len) for card in cards}
+    return [tokens(card.max_model_len) or stated.get(card.parent or "", 0) for card in cards]
+
+
+_INFO = re.compile(r"^vllm:cache_config_info\{(.*)\}", re.MULTILINE)
+_LABEL = re.compile(r'(?:^|,)(\w+)="(\d{1,12})"')
 
 
 async def _pool(server: Server) -> int | None:
@@ -76,22 +80,23 @@ async def _pool(server: Server) -> int | None:
         return None
     found = _INFO.search(answer.body) if isinstance(answer.body, str) else None
     labels = {name: int(value) for name, value in _LABEL.findall(found[1])} if found else {}
-    blocks, size, tokens = (labels.get(key, 0) for key in ("num_gpu_blocks", "block_size", "kv_cache_size_tokens"))
-    if tokens and tokens != blocks * size:
-        return tokens
+    blocks, size, said = (labels.get(key, 0) for key in ("num_gpu_blocks", "block_size", "kv_cache_size_tokens"))
+    if said and said != blocks * size:
+        return said
     return (blocks - 1) * size if blocks > 1 and size else None
 
 
-def _model(card: Card, window: int, pool: int | None, pins: Pins) -> ModelReport:
-    note = f"of {card.parent}, whose adapter it is" if card.max_model_len is None and card.parent else None
-    readings = [Reading(Source.SERVED, window, "vllm /v1/models max_model_len", note)]
+def _model(card: Card, stated: int, pool: int | None, pins: Pins) -> ModelReport:
+    note = None if tokens(card.max_model_len) or not stated else f"of {card.parent}, whose adapter it is"
+    readings = [Reading(Source.SERVED, stated, "vllm /v1/models max_model_len", note)]
     readings += [pins.pin] if pins.pin else []
+    window = reconcile(readings, ceiling=pins.ceiling)
     return ModelReport(
         id=card.id,
         loaded=True,
-        window=reconcile(readings, ceiling=pins.ceiling),
+        window=window,
         shared_pool=pool,
-        warnings=(*clamped(pins.pin, window, "are served"), *_shared(pool, window)),
+        warnings=(*unknown(window), *clamped(pins.pin, stated, "are served"), *_shared(pool, stated)),
     )
 
 
