@@ -101,11 +101,11 @@ class ServerLoading(ServerFailed):
 
 
 class PromptRefused(ServerFailed):
-    """The server refuses the prompt as too long; `limit` is the window that it stated, in tokens, if it stated one."""
+    """The server refuses the prompt as too long; `limit` and `prompt` are the tokens that it stated, if it did."""
 
-    def __init__(self, message: str, limit: int | None) -> None:
+    def __init__(self, message: str, limit: int | None, prompt: int | None = None) -> None:
         super().__init__(message)
-        self.limit = limit
+        self.limit, self.prompt = limit, prompt
 
 
 class JournalDamaged(LocalctxError):

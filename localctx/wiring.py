@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 import anyio
 import anyio.from_thread
 import anyio.to_thread
-import stamina
 from platformdirs import user_config_path, user_data_path
 
 from localctx.app.chat import Chat, Wishes
+from localctx.app.patience import while_loading
 from localctx.app.probe import probe as probe_all
 from localctx.app.verify import verify
 from localctx.config import Settings, load
 from localctx.core.events import Notice
 from localctx.core.ladder import POLICIES, Policy
-from localctx.core.window import Advice, EffectiveWindow, ModelReport, Reading, ServerReport, Source, Status, reconcile
+from localctx.core.window import Advice, ModelReport, Reading, ServerReport, Source, Status, lowered, reconcile
 from localctx.errors import (
     LocalctxError,
     MissingExtra,
@@ -198,17 +198,9 @@ async def _verified(given: Settings, report: ServerReport, emit: Callable[[Event
     finally:
         await runtime.close()
     emit(Notice("verified", f"{report.url} {model.id}: {'in part: ' if verdict.partial else ''}{verdict.text}"))
-    measured = replace(model, window=_with_reading(report, model.window, verdict.reading))
+    window = lowered(model.window, verdict.reading) if verdict.reading else model.window
+    measured = replace(model, window=window)
     return replace(report, models=tuple(measured if each is model else each for each in report.models))
-
-
-def _with_reading(report: ServerReport, window: EffectiveWindow, reading: Reading | None) -> EffectiveWindow:
-    if reading is None:
-        return window
-    margin = 1 if window.tokens is None or window.max_prompt is None else window.tokens - window.max_prompt
-    reloads = report.runtime == "ollama"
-    readings = (*window.readings, reading)
-    return reconcile(readings, ceiling=window.ceiling, pin_reloads=reloads, reply_margin=margin)
 
 
 def _wanted(report: ServerReport, model: str) -> ServerReport:
@@ -369,10 +361,11 @@ async def _answering(given: Settings) -> str | None:
         for detector in detectors:
             await detector.close()
     fit = [report.url for report in reports if _wanted(report, given.model or "").models]
-    if not fit and given.model:
+    fit += [report.url for report in reports if report.status in {Status.LOADING, Status.UNAUTHORIZED}]
+    if not fit and (given.model or given.runtime):
         tried = "; ".join(f"{report.url} {_tried(report)}" for report in reports)
         raise NothingFound(
-            f"no server has {given.model!r} ({given.origins['model']}): {tried}; start one, or name another --model"
+            f"no {given.runtime or 'server'} has {given.model or 'a model'}: {tried}; start one, or name another"
         )
     return fit[0] if fit else None
 
@@ -383,19 +376,12 @@ def _tried(report: ServerReport) -> str:
     return "has " + (", ".join(model.id for model in report.models) or "no model")
 
 
-_LOADING_SECONDS = 120.0
-
-
 async def _model_at(
     target: Prober, wanted: str, given: Settings, emit: Callable[[Event], None]
 ) -> tuple[ServerReport, ModelReport]:
     """A server and the model on it, once that is loaded. Raises what is wrong with the server, or `ModelMissing`."""
-    async for attempt in stamina.retry_context(
-        on=ServerLoading, attempts=None, timeout=_LOADING_SECONDS, wait_initial=0.5, wait_max=2.0
-    ):
+    async for attempt in while_loading(target.url, emit):
         with attempt:
-            if attempt.num == 2:  # noqa: PLR2004  said once, when the first try has failed
-                emit(Notice("loading", f"{target.url} is still loading its model; waiting"))
             report = await target.probe()
             _complain(report)
     models = _wanted(report, wanted).models

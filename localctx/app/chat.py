@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-import anyio
-import stamina
-
 from localctx.app.compaction import Engine
+from localctx.app.patience import while_loading
 from localctx.app.session import Meter, Session
 from localctx.core.accounting import truncated
 from localctx.core.events import Notice, Text, Thinking, Truncated, TurnEnded, UsageReported, WindowProbed
-from localctx.core.messages import History, Item, end_of
+from localctx.core.ladder import Rung, fills, least
+from localctx.core.messages import History, plain
 from localctx.core.outgoing import defects, outgoing
-from localctx.core.window import Budget, EffectiveWindow, ModelReport, Source, assume
-from localctx.errors import DoesNotFit, LocalctxError, PromptRefused, ServerLoading
+from localctx.core.window import Budget, EffectiveWindow, ModelReport, Reading, Source, assume, lowered
+from localctx.errors import DoesNotFit, LocalctxError, PromptRefused, ServerFailed, ServerLoading
 from localctx.ports import Delta, Finished, Request
 
 if TYPE_CHECKING:
@@ -23,13 +22,11 @@ if TYPE_CHECKING:
 
     from localctx.core.accounting import Count
     from localctx.core.events import Event
-    from localctx.core.journal import Entry
     from localctx.core.ladder import Policy
     from localctx.ports import Estimator, Journal, Runtime
 
 __all__ = ["Chat", "Wishes"]
 
-_LOADING_SECONDS = 120.0
 _FEW = 64
 """A reply with room for fewer tokens than this deserves a warning."""
 
@@ -72,8 +69,15 @@ class Chat:
                     f"nobody states the window of {report.id}: assuming {self.window.tokens:,} tokens; pass --num-ctx to say it",
                 )
             )
-        if system and not self.session.history.system:
+        if system and self.session.history == History():
             self.session.add({"role": "system", "content": system})
+        elif system and system not in [plain(message.content) for message in self.session.history.system]:
+            emit(
+                Notice(
+                    "system-kept",
+                    "this session keeps the system prompt that it began with; start a new one to change it",
+                )
+            )
 
     def _budget(self) -> Budget:
         return Budget.of(
@@ -88,21 +92,31 @@ class Chat:
         """
         asked = self.session.add({"role": "user", "content": text}, sync=True)
         try:
-            await self._refuse_what_never_fits(asked)
+            used = await self.engine.measure()
+            if used.upper > self.engine.budget.prompt:
+                await self._refuse_what_never_fits()
             await self._answer(await self.engine.settle())
         except DoesNotFit:
             self.session.withdraw(asked)
             raise
 
-    async def used(self) -> int:
-        """The tokens that the next request would take, before new words."""
-        return (await self.meter.exact(outgoing(self.session.history))).tokens if self.session.history.turns else 0
+    async def filled(self) -> tuple[int, dict[str, int]]:
+        """The tokens that the next request would take, before new words, and what they are for."""
+        history = self.session.history
+        messages = outgoing(history)
+        if not messages:
+            return 0, {}
+        used = await self.meter.exact(messages)
+        return used.tokens, fills(history, self.meter.sizer(history, used))
 
     async def _answer(self, used: Count) -> None:
         try:
             await self._reply(used)
         except PromptRefused as refused:
-            self._adopt(refused.limit, used)
+            if refused.prompt:
+                self.meter.correct(outgoing(self.session.history), refused.prompt)
+            self.meter.void()
+            self._adopt(refused.limit or int(used.tokens * _REFUSED_SHARE), str(refused))
             self._emit(Notice("refused", f"{refused}; making room for a window of {self.engine.budget.window:,}"))
             used = await self.engine.settle(force=True)
             try:
@@ -112,12 +126,13 @@ class Chat:
                     f"{again}; it was refused again at {used.tokens:,} tokens: pass a smaller --max-context"
                 ) from again
 
-    async def _refuse_what_never_fits(self, asked: Entry) -> None:
-        """Refuses a message that is larger than the window, before anything is compacted for it."""
-        history = self.session.history
-        alone = outgoing(History(history.system).add(_opening(history, asked)))
-        count = await self.meter.at_least(alone, enough_below=self.engine.budget.prompt)
-        if count.lower > self.engine.budget.max_prompt:
+    async def _refuse_what_never_fits(self) -> None:
+        """Refuses a message that fits in no way, before anything is compacted for it."""
+        history, budget = self.session.history, self.engine.budget
+        if Rung.TRIM in self.engine.policy.rungs:
+            history = least(history, budget, self.meter.sizer(history, await self.meter.exact(outgoing(history))))
+        count = await self.meter.exact(outgoing(history))
+        if count.lower > budget.max_prompt:
             raise self._too_long(count)
 
     def _too_long(self, used: Count) -> DoesNotFit:
@@ -142,13 +157,14 @@ class Chat:
     async def _reply(self, used: Count) -> None:
         request = self._request(used)
         through = self.session.history.last_seq
-        said = list[str]()
-        thought = list[str]()
+        said, thought = list[str](), list[str]()
         try:
             end = await self._stream(request, said, thought)
-        except (LocalctxError, anyio.get_cancelled_exc_class()):
-            if said:
+        except BaseException as error:
+            if said or thought:
                 self._keep(said, thought, complete=False)
+                if isinstance(error, PromptRefused):
+                    raise ServerFailed(f"{error} (in the middle of its reply, which is kept)") from error
             raise
         self._keep(said, thought, complete=True)
         await self._account(request, used, end, through)
@@ -156,18 +172,18 @@ class Chat:
 
     async def _stream(self, request: Request, said: list[str], thought: list[str]) -> Finished:
         """The end of a reply; waits for a model that is loading, but never repeats a stream that has begun."""
-        attempts = stamina.retry_context(
-            on=ServerLoading, attempts=None, timeout=_LOADING_SECONDS, wait_initial=0.5, wait_max=2.0
-        )
-        async for attempt in attempts:
+        async for attempt in while_loading(self.runtime.url, self._emit):
             with attempt:
-                if attempt.num == 2:  # noqa: PLR2004  said once, when the first try has failed
-                    self._emit(Notice("loading", f"{self.runtime.url} is still loading its model; waiting"))
-                async for piece in self.runtime.chat(request):
-                    if isinstance(piece, Finished):
-                        end = piece
-                    else:
-                        self._pass_on(piece, said, thought)
+                try:
+                    async for piece in self.runtime.chat(request):
+                        if isinstance(piece, Finished):
+                            end = piece
+                        else:
+                            self._pass_on(piece, said, thought)
+                except ServerLoading as error:
+                    if said or thought:
+                        raise ServerFailed(f"{error} (in the middle of its reply, which is kept)") from error
+                    raise
         return end
 
     def _pass_on(self, piece: Delta, said: list[str], thought: list[str]) -> None:
@@ -192,20 +208,17 @@ class Chat:
             expected = await self.meter.exact(list(request.messages))
         if truncated(expected, reported, self.engine.budget.window):
             self._emit(Truncated(expected, reported))
-            self._adopt(reported, expected)
+            self._adopt(reported, f"{self.runtime.url} kept {reported:,} tokens of a longer prompt")
             self.meter.void()
             return
-        self.meter.learn(end.usage, through)
+        self.meter.learn(end.usage, request.messages, through)
         self.last_used = (reported or expected.tokens) + (end.usage.completion or 0)
 
-    def _adopt(self, limit: int | None, used: Count) -> None:
-        """Goes by what the server has shown: its stated limit, or 70 % of what it refused (seed)."""
-        limit = limit if limit and limit > 0 else int(used.tokens * 0.7)
-        budget = self.engine.budget
-        if limit < budget.window:
-            self.engine.budget = Budget.of(limit, output_limit=self.wishes.max_tokens)
-            self.window = replace(self.window, tokens=limit, max_prompt=limit - 1)
+    def _adopt(self, limit: int, why: str) -> None:
+        """Goes by what the server has shown, where that is less than what it said."""
+        self.window = lowered(self.window, Reading(Source.MEASURED, limit, why))
+        self.engine.budget = self._budget()
 
 
-def _opening(history: History, asked: Entry) -> Item:
-    return next(unit for _, unit in history.units() if end_of(unit) == asked.seq)
+_REFUSED_SHARE = 0.7
+"""What is assumed of a prompt that was refused without a number (seed)."""

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from math import ceil
 from typing import TYPE_CHECKING
 
 from localctx.core import journal as lines
 from localctx.core.accounting import Count, Ledger
-from localctx.core.ladder import Effect, Withdrawn
-from localctx.core.messages import History, end_of
+from localctx.core.ladder import Effect, Withdrawn, history_size
+from localctx.core.messages import History, ToolCycle, end_of
 from localctx.core.outgoing import outgoing
 from localctx.core.transcript import write
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from localctx.core.accounting import Usage
     from localctx.core.journal import Entry
     from localctx.core.outgoing import WireMessage
@@ -58,17 +61,21 @@ class Session:
 
 
 class Meter:
-    """Counts the prompt that a history makes: roughly where that is enough, by the server where it matters."""
+    """Counts the prompt that a history makes: roughly where that is enough, by the server where it matters.
+
+    What servers report also corrects the estimate, for texts like those of this session; that survives a rewrite of the
+    history, which voids the ledger.
+    """
 
     def __init__(self, runtime: Runtime, estimator: Estimator) -> None:
         self._runtime, self._estimator = runtime, estimator
         self._ledger = Ledger()
-        self.size = estimator.size
+        self._ratio: float | None = None
 
     async def measure(self, history: History, *, enough_below: int) -> Count:
         """The prompt of a history; what was reported and an estimate of what is new will do below `enough_below`."""
         if self._ledger.through >= 0:
-            rough = self._ledger.count(self._since(history))
+            rough = self._ledger.count(self._corrected(self._estimator.request(self._since(history))))
             if rough.upper < enough_below:
                 return rough
         return await self.exact(outgoing(history))
@@ -79,17 +86,39 @@ class Meter:
         return rough if rough.upper < enough_below else await self.exact(messages)
 
     async def exact(self, messages: list[WireMessage]) -> Count:
-        """The server's own count, or the estimate where it has none."""
-        return await self._runtime.count(messages) or self._estimator.request(messages)
+        """The server's own count, or the corrected estimate where it has none."""
+        return await self._runtime.count(messages) or self._corrected(self._estimator.request(messages))
 
-    def learn(self, usage: Usage, through: int) -> None:
+    def sizer(self, history: History, used: Count) -> Callable[[str], int]:
+        """The size of a text in tokens, scaled so that the sizes of a history add up to its count."""
+        scale = used.tokens / max(history_size(history, self._estimator.size), 1)
+        return lambda text: ceil(self._estimator.size(text) * scale)
+
+    def learn(self, usage: Usage, messages: Sequence[WireMessage], through: int) -> None:
         """Anchors the next counts to what the server reported of a prompt that ended at line `through`."""
         self._ledger = self._ledger.measured(usage, through)
+        if usage.prompt:
+            self.correct(messages, usage.prompt)
+
+    def correct(self, messages: Sequence[WireMessage], tokens: int) -> None:
+        """Corrects the estimate by what a server says a list of messages is."""
+        self._ratio = tokens / max(self._estimator.request(messages).tokens, 1)
 
     def void(self) -> None:
-        """Forgets what was reported: the history was rewritten."""
+        """Forgets what was reported of the history: it was rewritten."""
         self._ledger = Ledger()
 
-    def _since(self, history: History) -> Count:
-        new = [write(unit) for _, unit in history.units() if end_of(unit) > self._ledger.through]
-        return self._estimator.request([message for message in new if isinstance(message, dict)])
+    def _corrected(self, rough: Count) -> Count:
+        if self._ratio is None:
+            return rough
+        tokens = ceil(rough.tokens * self._ratio)
+        return Count(tokens, ceil(min(rough.bound, tokens * _LEARNT_ERROR)), "corrected estimate")
+
+    def _since(self, history: History) -> list[WireMessage]:
+        new = [unit for _, unit in history.units() if end_of(unit) > self._ledger.through]
+        wire = [write(part) for unit in new for part in (unit, *(unit.results if isinstance(unit, ToolCycle) else ()))]
+        return [message for message in wire if isinstance(message, dict)]
+
+
+_LEARNT_ERROR = 0.25
+"""The share by which an estimate may still be off when it was corrected by a report of the same session."""

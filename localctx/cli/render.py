@@ -291,9 +291,8 @@ _SIGNS = {"system": "S", "checkpoint": "C", "user": "u", "assistant": "a", "tool
 
 
 def context_picture(fills: Mapping[str, int], used: int, window: int, reserve: int, source: str) -> None:
-    """The meter: what fills the window, as a bar and a list; sizes are scaled to the tokens in use."""
-    scale = used / max(sum(fills.values()), 1)
-    parts = {name: round(tokens * scale) for name, tokens in fills.items() if tokens}
+    """The meter: what fills the window, as a bar and a list."""
+    parts = {name: tokens for name, tokens in fills.items() if tokens}
     kept = min(reserve, max(window - used, 0))
     parts |= {"free": max(window - used - kept, 0), "reserve": kept}
     out(f"{used:,} of {window:,} tokens used ({used * 100 // window}%); {source}")

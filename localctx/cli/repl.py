@@ -10,7 +10,6 @@ from prompt_toolkit.completion import WordCompleter
 from prompt_toolkit.history import InMemoryHistory
 
 from localctx.cli.render import context_picture, note, out, window_text
-from localctx.core.ladder import fills
 from localctx.errors import LocalctxError, StoreUnusable
 
 if TYPE_CHECKING:
@@ -85,10 +84,8 @@ def _meter(chat: Chat) -> str:
 
 async def _context(chat: Chat, _render: Renderer) -> None:
     budget = chat.engine.budget
-    used = await chat.used()
-    context_picture(
-        fills(chat.session.history, chat.meter.size), used, budget.window, budget.reserve, window_text(chat.window)
-    )
+    used, parts = await chat.filled()
+    context_picture(parts, used, budget.window, budget.reserve, window_text(chat.window))
 
 
 async def _compact(chat: Chat, _render: Renderer) -> None:

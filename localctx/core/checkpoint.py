@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from localctx.core.accounting import head_and_tail
@@ -79,19 +79,19 @@ _WORDS_SHARE = 0.15
 
 
 def summary_cap(window: int) -> int:
-    """The most tokens that a checkpoint's notes may take: 10 % of the window, at least 400."""
-    return max(int(window * _CAP_SHARE), _CAP_LEAST)
+    """The most tokens that a checkpoint's notes may take: 10 % of the window, at least 400, at most a quarter of it."""
+    return min(max(int(window * _CAP_SHARE), _CAP_LEAST), window // 4)
 
 
-def words_budget(window: int) -> int:
-    """The tokens that the user's own words may take in a checkpoint: 15 % of the window."""
-    return int(window * _WORDS_SHARE)
+def words_budget(room: int) -> int:
+    """The tokens that the user's own words may take: 15 % of the window, less what the system's words take of it."""
+    return int(room * _WORDS_SHARE)
 
 
 def render(checkpoint: Checkpoint) -> str:
     """The checkpoint as the model reads it: the user's words, then the notes."""
     said = "\n\n".join(words.text for words in checkpoint.words)
-    more = f"\n\n(+{checkpoint.unsaid} more messages of the user: recall)" if checkpoint.unsaid else ""
+    more = f"\n\n(+{checkpoint.unsaid} more messages of the user, not shown)" if checkpoint.unsaid else ""
     words = f"Earlier messages of the user, word for word:\n\n{said}{more}\n\n" if said else ""
     notes = _notes(checkpoint)
     return (
@@ -113,7 +113,7 @@ def _notes(checkpoint: Checkpoint) -> str:
     if checkpoint.author == "machine":
         lines.append(f"- Messages up to #{checkpoint.through} were dropped without a summary by a model.")
     if checkpoint.shed:
-        lines.append(f"- +{checkpoint.shed} more notes: recall")
+        lines.append(f"- +{checkpoint.shed} more notes, not shown")
     return "\n".join(lines)
 
 
@@ -136,43 +136,52 @@ def _facts_lines(facts: Facts) -> list[str]:
 
 
 def capped(checkpoint: Checkpoint, cap: int, size: Callable[[str], int]) -> Checkpoint:
-    """The checkpoint with its notes within `cap`: the oldest items of the longest lists go first, and are counted."""
-    while size(_notes(checkpoint)) > cap:
-        shorter = _shed_section(checkpoint) or _shed_fact(checkpoint)
+    """The checkpoint with its notes within `cap`: the oldest items of the longest lists go first, and are counted.
+
+    The goal stays; constraints go when nothing else is left.
+    """
+    while (excess := size(_notes(checkpoint)) - cap) > 0:
+        shorter = _shed(checkpoint, excess, size)
         if shorter is None:
-            return checkpoint
-        checkpoint = replace(shorter, shed=checkpoint.shed + 1)
+            break
+        checkpoint = shorter
     return checkpoint
 
 
-_KEPT_LAST = ("constraints", "goal")
-
-
-def _shed_section(checkpoint: Checkpoint) -> Checkpoint | None:
-    sections = dict(checkpoint.sections)
-    loose = [key for key, items in sections.items() if items and key not in _KEPT_LAST]
-    longest = max(loose, key=lambda key: sum(map(len, sections[key])), default=None)
-    if longest is None:
+def _shed(checkpoint: Checkpoint, excess: int, size: Callable[[str], int]) -> Checkpoint | None:
+    """The checkpoint without about `excess` tokens of notes; None where nothing may go."""
+    lists = {key: list(items) for key, items in checkpoint.sections if key != "goal"}
+    lists |= {name: list(getattr(checkpoint.facts, name)) for name in _FACT_TITLES}
+    weights = {name: [size(item) + 1 for item in items] for name, items in lists.items()}
+    totals = {name: sum(each) for name, each in weights.items()}
+    gone = dict.fromkeys(lists, 0)
+    while excess > 0:
+        loose = [name for name in totals if totals[name] > 0 and name != "constraints"] or ["constraints"]
+        longest = max(loose, key=lambda name: totals.get(name, 0))
+        if totals.get(longest, 0) <= 0:
+            break
+        weight = weights[longest][gone[longest]]
+        gone[longest] += 1
+        totals[longest] -= weight
+        excess -= weight
+    if not any(gone.values()):
         return None
-    sections[longest] = sections[longest][1:]
-    return replace(checkpoint, sections=tuple(sections.items()))
-
-
-def _shed_fact(checkpoint: Checkpoint) -> Checkpoint | None:
-    lists = {field.name: getattr(checkpoint.facts, field.name) for field in fields(Facts) if field.name in _FACT_TITLES}
-    longest = max(lists, key=lambda name: sum(map(len, lists[name])))
-    if not lists[longest]:
-        return None
-    return replace(checkpoint, facts=replace(checkpoint.facts, **{longest: lists[longest][1:]}))
+    sections = tuple((key, items[gone.get(key, 0) :]) for key, items in checkpoint.sections)
+    facts = {name: getattr(checkpoint.facts, name)[gone[name] :] for name in _FACT_TITLES}
+    shed = checkpoint.shed + sum(gone.values())
+    return replace(checkpoint, sections=sections, facts=replace(checkpoint.facts, **facts), shed=shed)
 
 
 # --- the machine's half -------------------------------------------------------------------------------------------
 
 
-def machine_half(covered: History, through: int, window: int, size: Callable[[str], int]) -> Checkpoint:
-    """A valid checkpoint of `covered` (its earlier checkpoint included) that needs no model, within its caps."""
+def machine_half(covered: History, through: int, room: int, size: Callable[[str], int]) -> Checkpoint:
+    """A valid checkpoint of `covered` (its earlier checkpoint included) that needs no model; its notes are not capped.
+
+    `room` is the window less what the system's words take of it.
+    """
     old = covered.checkpoint or Checkpoint(0, "machine")
-    words, unsaid = _keep_words(old, covered, words_budget(window), size)
+    words, unsaid = _keep_words(old, covered, words_budget(room), size)
     facts = old.facts
     for _, unit in covered.units():
         if isinstance(unit, ToolCycle):
@@ -180,8 +189,7 @@ def machine_half(covered: History, through: int, window: int, size: Callable[[st
     sections = dict(old.sections)
     if last := _last_said(covered, size):
         sections["in_progress"] = (last,)
-    new = Checkpoint(through, "machine", tuple(sections.items()), facts, words, unsaid, old.shed)
-    return capped(new, summary_cap(window), size)
+    return Checkpoint(through, "machine", tuple(sections.items()), facts, words, unsaid, old.shed)
 
 
 _LAST_SAID = 60
@@ -200,7 +208,7 @@ def _keep_words(
     every = [*old.words, *(words for words in said if words is not None and words.text)]
     share = budget // 3
     short = [
-        Words(w.seq, head_and_tail(w.text, share, size, f" [... message #{w.seq} goes on: recall ...] ")) for w in every
+        Words(w.seq, head_and_tail(w.text, share, size, f" [... message #{w.seq}, shortened ...] ")) for w in every
     ]
     kept = short[:1]
     room = budget - sum(size(words.text) for words in kept)
@@ -216,15 +224,17 @@ def _keep_words(
 
 def _user_words(unit: object) -> Words | None:
     message = unit.message if isinstance(unit, Interjection) else unit
-    if isinstance(message, Message) and message.role == "user":
-        return Words(message.seq, plain(message.content))
-    return None
+    if not isinstance(message, Message):
+        return None
+    text = plain(message.content)
+    return Words(message.seq, text if message.role == "user" or not text else f"[{message.role}] {text}")
 
 
 _PATH_KEYS = re.compile(r"^(path|file|source|filename|.*_path|.*_file)$")
 _WRITERS = re.compile(r"write|edit|create|patch|replace|move|^mv$|^cp$|^rm$|^mkdir$")
 _RUNNERS = re.compile(r"command|shell|bash|exec")
 _LONG = 80
+_LONGEST_NAME = 300
 
 
 def _learn(facts: Facts, cycle: ToolCycle) -> Facts:
@@ -246,15 +256,23 @@ def _learn_call(facts: Facts, call: ToolCall, result: str | None) -> Facts:
     failed = result is not None and result.lower().startswith("error")
     if failed:
         return replace(facts, errors=_with(facts.errors, f"{action}: {_clip(str(result))}"), last_action=action)
-    paths = [value for key, value in texts.items() if _PATH_KEYS.match(key)]
+    paths = [value for key, value in texts.items() if _PATH_KEYS.match(key) and _short(value)]
     target = "modified" if _WRITERS.search(call.name) else "read"
     facts = replace(facts, **{target: _with(getattr(facts, target), *paths)}, last_action=action)
     if _RUNNERS.search(call.name) and (command := texts.get("command") or texts.get("cmd")):
         outcome = _clip((result or "no result").strip().splitlines()[-1] if (result or "").strip() else "no output")
         facts = replace(facts, commands=_with(facts.commands, f"{_clip(command)} -> {outcome}"))
     return replace(
-        facts, sources=_with(facts.sources, *(v for v in texts.values() if v.startswith(("http://", "https://"))))
+        facts,
+        sources=_with(
+            facts.sources, *(v for v in texts.values() if v.startswith(("http://", "https://")) and _short(v))
+        ),
     )
+
+
+def _short(text: str) -> bool:
+    """Whether a value names something, rather than being its content."""
+    return len(text) <= _LONGEST_NAME and "\n" not in text
 
 
 def _with(known: tuple[str, ...], *new: str) -> tuple[str, ...]:
@@ -280,14 +298,18 @@ class Outline:
 
 _ITEM_TOKENS = 45
 _HEADING_TOKENS = 8
-_CHARACTERS_A_TOKEN = 2.5
+_ITEM_LEAST, _ITEM_MOST = 30, 160
 
 
-def outline(cap: int) -> Outline:
-    """The form that notes of at most about `cap` tokens can have."""
+def outline(cap: int, characters_a_token: float) -> Outline:
+    """The form that notes of at most about `cap` tokens can have, in a script of so many characters a token."""
     items = max(cap // (_ITEM_TOKENS * len(HEADINGS)), 1)
-    characters = int((cap / (items * len(HEADINGS)) - _HEADING_TOKENS) * _CHARACTERS_A_TOKEN)
-    return Outline(tuple(HEADINGS.values()), items, min(max(characters, 60), 160))
+    characters = int((cap / (items * len(HEADINGS)) - _HEADING_TOKENS) * characters_a_token * _SLACK)
+    return Outline(tuple(HEADINGS.values()), items, min(max(characters, _ITEM_LEAST), _ITEM_MOST))
+
+
+_SLACK = 0.75
+"""Notes are denser than the text that they are about."""
 
 
 def transcript(history: History) -> list[str]:
@@ -341,50 +363,70 @@ def accept(text: str, finish: str | None, *, called_tools: bool, source: Iterabl
 
 
 _THINKING = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.DOTALL | re.IGNORECASE)
+_THOUGHT = re.compile(r"\A.*</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
 
 
 def _without_thinking(text: str) -> str:
-    return _THINKING.sub("", text)
+    """The text without its reasoning, also where only the end of that is marked."""
+    return _THOUGHT.sub("", _THINKING.sub("", text))
 
 
-_TITLES: Mapping[str, str] = {heading.lower(): key for key, heading in HEADINGS.items()} | {"open": "in_progress"}
-_TITLE = re.compile(r"^[#*\s]*(?P<title>[A-Za-z& ]+?)[*\s]*(?::(?P<rest>.*)|)$")
+_TITLES: Mapping[str, str] = {
+    **{heading.lower(): key for key, heading in HEADINGS.items()},
+    "open": "in_progress",
+    "progress": "in_progress",
+}
+_TITLE = re.compile(
+    r"^(?P<mark>#{1,6}\s|\*\*)?[\s*]*(?:\d+[.)]\s*)?(?P<title>[A-Za-z&][A-Za-z& ]*?)[*\s]*(?::(?P<rest>.*))?$"
+)
+_BULLET = re.compile(r"^(?:[-*•+]\s+|\d{1,3}[.)]\s+)")
+_NOTHING = frozenset({"none", "none.", "(none)", "n/a", "```"})
 
 
 def _from_headings(answer: str) -> Sections:
+    """The items under each heading that is known; a heading that is not known closes the one before it."""
     sections = dict[str, list[str]]()
     items: list[str] | None = None
     for line in answer.splitlines():
-        title = _TITLE.match(line)
-        key = _TITLES.get(title["title"].strip().lower()) if title else None
+        title = _TITLE.match(line.strip())
+        key = _TITLES.get(title["title"].strip().lower().replace(" and ", " & ")) if title else None
+        text = line.strip()
         if title and key:
             items = sections.setdefault(key, [])
-            line = title["rest"] or ""  # noqa: PLW2901  what stands behind the colon is the first item
-        text = " ".join(line.strip().lstrip("-*• ").split())
-        if items is not None and text and text.lower() not in {"none", "(none)"}:
+            text = title["rest"] or ""  # what stands behind the colon is the first item
+        elif text.startswith("#"):
+            items = None
+        text = " ".join(_BULLET.sub("", _BULLET.sub("", text.strip())).strip(" *").split())
+        if items is not None and text and text.lower() not in _NOTHING and not text.startswith("```"):
             items.append(text)
     return {key: tuple(values) for key, values in sections.items() if values}
 
 
-_CLAIM = re.compile(r"`([^`]+)`|\"([^\"]+)\"|((?:[\w.~-]*/)[\w./~-]+|\w+\.[a-z]{1,4}\b|\w*_\w+|\d[\d.,:]*\d|\d+)")
+_CLAIM = re.compile(
+    r"`([^`]+)`|\"([^\"]+)\"|((?:[\w.~-]*/){2,}[\w./~-]*|[\w~-]+/[\w-]+\.\w+|\w+\.[a-z]{2,4}\b|\w{2,}\.[a-z]\b|\w+_\w+|\d[\d.,:]*\d|\d+)"
+)
 
 
 def _grounded(items: tuple[str, ...], haystack: str) -> tuple[str, ...]:
-    return tuple(item for item in items if all(claim in haystack for claim in _claims(item)))
+    numbers = _plain_number(haystack)
+    return tuple(item for item in items if all(c in haystack or _plain_number(c) in numbers for c in _claims(item)))
 
 
 def _claims(item: str) -> list[str]:
-    return [next(filter(None, groups)).lower() for groups in _CLAIM.findall(item)]
+    return [next(filter(None, groups)).lower().strip(".,;:") for groups in _CLAIM.findall(item)]
 
 
-_CUMULATIVE = ("constraints", "covered")
+def _plain_number(text: str) -> str:
+    """The text with the separators of thousands taken out: 1,000 and 1000 are the same claim."""
+    return re.sub(r"(?<=\d),(?=\d{3})", "", text)
 
 
 def with_notes(machine: Checkpoint, notes: Sections, cap: int, size: Callable[[str], int]) -> Checkpoint:
     """The machine's half with the model's notes in place of the earlier ones; what was covered stays covered."""
     old = dict(machine.sections)
-    kept = {key: _with(old.get(key, ()), *notes.get(key, ())) for key in _CUMULATIVE if key in old or key in notes}
-    merged = {key: items for key in HEADINGS if (items := kept.get(key) or notes.get(key))}
+    kept = {"covered": _with(old.get("covered", ()), *notes.get("covered", ()))}
+    kept["constraints"] = notes.get("constraints") or old.get("constraints", ())
+    merged = {key: items for key in HEADINGS if (items := kept.get(key) or notes.get(key, ()))}
     return capped(replace(machine, author="model", sections=tuple(merged.items())), cap, size)
 
 

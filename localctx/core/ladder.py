@@ -12,7 +12,7 @@ from enum import StrEnum
 from itertools import islice
 from typing import TYPE_CHECKING, TypeAlias
 
-from localctx.core.checkpoint import machine_half, render
+from localctx.core.checkpoint import capped, machine_half, render, summary_cap, words_budget
 from localctx.core.messages import (
     Checkpoint,
     History,
@@ -44,10 +44,14 @@ __all__ = [
     "Stub",
     "Withdrawn",
     "apply",
+    "checkpoint_at",
     "choose_cut",
     "clear",
+    "compaction_cut",
     "fills",
+    "freed",
     "history_size",
+    "least",
     "next_rung",
     "standing",
     "tail_tokens",
@@ -237,22 +241,29 @@ def next_rung(at: Standing, budget: Budget, policy: Policy, taken: frozenset[Run
 
 
 def standing(history: History, used: int, budget: Budget, policy: Policy, size: Callable[[str], int]) -> Standing:
-    """What the rungs could free now; sizes are scaled from the estimate to the count `used`."""
+    """What the rungs could free now, by `size`, which is to agree with the count `used`."""
     if used < budget.due(policy.clear):
         return Standing(used)
-    before = history_size(history, size)
-    scale = used / max(before, 1)
-    clearable = before - history_size(apply(history, clear(history, budget, policy, size)), size)
-    return Standing(used, int(clearable * scale), int(_compactable(history, budget, size) * scale))
+    cleared = apply(history, clear(history, budget, policy, size))
+    cut = compaction_cut(history, budget, policy, size)
+    compactable = 0 if cut is None else freed(history, Compacted(checkpoint_at(history, cut, budget, size)), size)
+    return Standing(used, history_size(history, size) - history_size(cleared, size), compactable)
 
 
-def _compactable(history: History, budget: Budget, size: Callable[[str], int]) -> int:
-    cut = choose_cut(history, tail_tokens(budget.window), size)
-    if cut is None:
-        return 0
-    covered, _ = history.split(cut)
-    before = history_size(replace(covered, system=()), size)
-    return before - size(render(machine_half(covered, cut, budget.window, size)))
+def freed(history: History, effect: Effect, size: Callable[[str], int]) -> int:
+    """The tokens that an effect would free."""
+    return history_size(history, size) - history_size(apply(history, effect), size)
+
+
+def checkpoint_at(history: History, cut: int, budget: Budget, size: Callable[[str], int]) -> Checkpoint:
+    """The machine's checkpoint of what ends at or before `cut`, within its caps."""
+    whole = machine_half(history.split(cut)[0], cut, _room(history, budget, size), size)
+    return capped(whole, summary_cap(budget.window), size)
+
+
+def _room(history: History, budget: Budget, size: Callable[[str], int]) -> int:
+    """The window less what the system's words take of it: shares are of this, or a long system prompt leaves nothing."""
+    return max(budget.window - sum(unit_size(message, size) for message in history.system), 0)
 
 
 # --- rungs --------------------------------------------------------------------------------------------------------
@@ -260,27 +271,32 @@ def _compactable(history: History, budget: Budget, size: Callable[[str], int]) -
 _TAIL_SHARE, _TAIL_LEAST, _TAIL_MOST = 0.20, 8_000, 40_000
 
 
-def tail_tokens(window: int) -> int:
+def tail_tokens(room: int) -> int:
     """The tokens that a compaction keeps word for word: a fifth of the window, 8k to 40k, a quarter below 32k (seed)."""
-    return min(max(int(window * _TAIL_SHARE), min(_TAIL_LEAST, window // 4)), _TAIL_MOST)
+    return min(max(int(room * _TAIL_SHARE), min(_TAIL_LEAST, room // 4)), _TAIL_MOST)
+
+
+def compaction_cut(history: History, budget: Budget, policy: Policy, size: Callable[[str], int]) -> int | None:
+    """The line up to which a compaction covers a history; None where nothing is old enough.
+
+    The tail is what `tail_tokens` allows, and no more than leaves the rebuilt history below the compaction's threshold.
+    """
+    room = _room(history, budget, size)
+    fixed = (budget.window - room) + words_budget(room) + summary_cap(budget.window)
+    return choose_cut(history, min(tail_tokens(room), max(budget.due(policy.compact) - fixed, 0)), size)
 
 
 def choose_cut(history: History, room: int, size: Callable[[str], int]) -> int | None:
     """The line up to which a history is covered, so that the newest units within `room` stay; None: nothing is older.
 
-    The newest unit stays whatever its size, and so do the unanswered messages of the user.
+    The newest unit stays whatever its size.
     """
     units = [unit for _, unit in history.units()]
-    kept = max(_newest(history), 1)
-    room -= sum(unit_size(unit, size) for unit in units[-kept:])
+    kept = min(len(units), 1)
+    room -= sum(unit_size(unit, size) for unit in units[len(units) - kept :])
     while kept < len(units) and (room := room - unit_size(units[-kept - 1], size)) >= 0:
         kept += 1
     return end_of(units[-kept - 1]) if kept < len(units) else None
-
-
-def _newest(history: History) -> int:
-    """How many of the last units are messages that nobody has answered."""
-    return len(history.turns[-1].opening) if history.turns and not history.turns[-1].steps else 1
 
 
 def clear(history: History, budget: Budget, policy: Policy, size: Callable[[str], int]) -> Cleared:
@@ -317,7 +333,7 @@ _ENDS = 60
 def _result_stub(name: str, result: ToolResult, size: Callable[[str], int]) -> str:
     body = plain(result.content)
     head, tail = " ".join(body[:_ENDS].split()), " ".join(body[-_ENDS:].split())
-    return f"[cleared: result of {name}, ~{size(body):,} tokens, begins {head!r}, ends {tail!r}; recall #{result.seq}]"
+    return f"[cleared: result of {name}, ~{size(body):,} tokens, begins {head!r}, ends {tail!r}; message #{result.seq}]"
 
 
 def _argument_stub(call: ToolCall, seq: int, least: int, size: Callable[[str], int]) -> str | None:
@@ -329,7 +345,7 @@ def _argument_stub(call: ToolCall, seq: int, least: int, size: Callable[[str], i
     if not isinstance(arguments, dict):
         return None
     short = {
-        key: f"[cleared: ~{size(value):,} tokens; recall #{seq}]"
+        key: f"[cleared: ~{size(value):,} tokens, message #{seq}]"
         if isinstance(value, str) and size(value) >= least
         else value
         for key, value in arguments.items()
@@ -340,12 +356,18 @@ def _argument_stub(call: ToolCall, seq: int, least: int, size: Callable[[str], i
 def trim(history: History, budget: Budget, policy: Policy, size: Callable[[str], int]) -> Compacted | None:
     """Drops the oldest units unread, down to about half of the window, behind a checkpoint that the machine wrote.
 
-    None where nothing is older than what must stay.
+    None where nothing is older than what must stay, or where the checkpoint would be no smaller than what it replaces.
     """
     target = int(budget.window * policy.trim_to)
     fixed = history_size(replace(history, turns=()), size)
     cut = choose_cut(history, max(target - fixed, 0), size)
     if cut is None:
         return None
-    covered, _ = history.split(cut)
-    return Compacted(machine_half(covered, cut, budget.window, size))
+    effect = Compacted(checkpoint_at(history, cut, budget, size))
+    return effect if freed(history, effect, size) > 0 else None
+
+
+def least(history: History, budget: Budget, size: Callable[[str], int]) -> History:
+    """The smallest that a history can be made without losing its newest unit: for asking whether that fits at all."""
+    cut = choose_cut(history, 0, size)
+    return history if cut is None else apply(history, Compacted(checkpoint_at(history, cut, budget, size)))

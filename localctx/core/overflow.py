@@ -67,7 +67,7 @@ _CAPPED = (
     r"maximum context length is (?P<limit>\d+) tokens\. However, you requested (?P<output>[1-9]\d*) output tokens and your prompt contains at least (?P<least>\d+)",
     r"maximum context length is (?P<limit>\d+) tokens\. However, you requested \d+ tokens \((?P<prompt>\d+) in the messages, (?P<output>\d+) in the completion\)",
     r"max_tokens=(?P<output>\d+) cannot be greater than max_model_len=(?P<limit>\d+)",
-    r"max_completion_tokens is too large: (?P<output>\d+)\.\s*This model supports at most (?P<limit>\d+)",
+    r"max_completion_tokens is too large: (?P<output>\d+)\.\s*This model supports at most \d+",
 )
 
 _OTHER = (
@@ -130,6 +130,8 @@ def _error(body: object) -> object:
             return error
         case {"object": "error"} | {"type": "error"}:
             return body
+        case {"detail": (str() | list() | dict()) as detail}:
+            return detail if isinstance(detail, dict) else str(detail)
     return None
 
 

@@ -25,6 +25,7 @@ __all__ = [
     "Source",
     "Status",
     "assume",
+    "lowered",
     "reconcile",
 ]
 
@@ -101,6 +102,12 @@ def reconcile(
         return EffectiveWindow(None, Confidence.UNKNOWN, None, ceiling, None, known)
     tokens = decided.tokens if ceiling is None else min(decided.tokens, ceiling)
     return EffectiveWindow(tokens, confidence, max(tokens - reply_margin, 0), ceiling, decided, known)
+
+
+def lowered(window: EffectiveWindow, reading: Reading) -> EffectiveWindow:
+    """The window with what a server has shown beside what it said."""
+    margin = 1 if window.tokens is None or window.max_prompt is None else window.tokens - window.max_prompt
+    return reconcile((*window.readings, reading), ceiling=window.ceiling, reply_margin=margin)
 
 
 def assume(window: EffectiveWindow) -> EffectiveWindow:

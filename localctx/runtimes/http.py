@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 import anyio
 import httpx
@@ -16,7 +17,7 @@ from localctx.errors import Misuse, NotARuntime, ServerFailed, Unreachable
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-__all__ = ["Answer", "ask", "client", "translated"]
+__all__ = ["Answer", "ask", "client", "sendable", "translated"]
 
 CONNECT_SECONDS = 1.0
 SILENCE_SECONDS = 120.0
@@ -111,13 +112,28 @@ class Answer:
     body: object
 
 
-async def ask(http: httpx.AsyncClient, method: str, path: str, *, json: object = None, seconds: float = 5.0) -> Answer:
+async def ask(http: httpx.AsyncClient, method: str, path: str, *, sent: object = None, seconds: float = 5.0) -> Answer:
     """One exchange with a deadline. Raises `Unreachable`, `NotARuntime` or `ServerFailed`."""
     with translated(http):
         with anyio.move_on_after(seconds):
-            response = await http.request(method, path, json=json)
+            response = await http.request(method, path, **sendable(sent))
             return Answer(response.status_code, response.headers, body_of(response.content))
     raise ServerFailed(f"{address(http)}{path} gave no answer within {seconds:g} s; it may be busy or hung: try again")
+
+
+class Body(TypedDict, total=False):
+    """The arguments of httpx that carry a JSON body."""
+
+    content: bytes
+    headers: dict[str, str]
+
+
+def sendable(value: object) -> Body:
+    """A JSON body, if there is one; a half of a surrogate pair, which no UTF-8 holds, goes as a question mark."""
+    if value is None:
+        return {}
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return {"content": text.encode("utf-8", "replace"), "headers": {"Content-Type": "application/json"}}
 
 
 @contextmanager

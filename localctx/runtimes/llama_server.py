@@ -107,7 +107,7 @@ class LlamaServer:
         if not self._counts:
             return None
         answer = await ask(
-            self._http, "POST", "/v1/chat/completions/input_tokens", json=self._body(messages), seconds=60
+            self._http, "POST", "/v1/chat/completions/input_tokens", sent=self._body(messages), seconds=60
         )
         match answer.body:
             case {"input_tokens": int(tokens)} if answer.status == 200:  # noqa: PLR2004

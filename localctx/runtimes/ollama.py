@@ -47,7 +47,7 @@ class _Show(msgspec.Struct):
 
 _MOST_SHOWN = 200
 _AT_ONCE = 8
-_SHOW_SECONDS = 3.0
+_SHOW_SECONDS = 4.0
 """How long all the questions after details may take together; a model without an answer is reported without them."""
 
 _BLOB = re.compile(r"^(?:FROM|ADAPTER) \S*(sha256[-:][0-9a-f]{64})\s*$", re.MULTILINE)
@@ -154,7 +154,7 @@ def _model(name: str, entry: _Entry, resident: _Entry | None, show: _Show | None
         trained,
     ]
     readings += [pins.pin] if pins.pin else []
-    asked = pins.pin.tokens if pins.pin else 0
+    asked = max(pins.pin.tokens, 0) if pins.pin else 0
     confirmed = now == min(asked, trained.tokens or asked)  # it lowers a pin to what is trained
     return ModelReport(
         id=name,
@@ -168,7 +168,7 @@ def _model(name: str, entry: _Entry, resident: _Entry | None, show: _Show | None
             *(() if asked or configured else _unpinned(now, trained.tokens, loaded=resident is not None)),
             *clamped(pins.pin, trained.tokens, "are trained"),
             *_spilled(resident),
-            *(_reloads(now, asked) if asked > 0 and now and not confirmed else ()),
+            *(_reloads(now, asked) if asked and now and not confirmed else ()),
             *(_HALF if resident else ()),
         ),
     )

@@ -13,7 +13,7 @@ from localctx.core.window import Confidence, ServerReport
 from localctx.errors import ModelMissing, ServerFailed
 from localctx.ports import Delta, Finished, Piece
 from localctx.runtimes import ollama
-from localctx.runtimes.http import address, body_of, client, translated
+from localctx.runtimes.http import address, body_of, client, sendable, translated
 from localctx.runtimes.openai_chat import refuse
 from localctx.runtimes.server import Pins, Server, probed
 
@@ -109,7 +109,7 @@ class OllamaServer:
         end: Finished | None = None
         called = False
         with translated(self._http):
-            async with self._http.stream("POST", "/api/chat", json=body) as response:
+            async with self._http.stream("POST", "/api/chat", **sendable(body)) as response:
                 if response.status_code != 200:  # noqa: PLR2004
                     said = body_of(await response.aread())
                     refuse(self._http, classify(response.status_code, said), response.status_code)

@@ -12,7 +12,7 @@ from localctx.core.accounting import Count, Usage
 from localctx.core.overflow import Kind, Verdict, classify
 from localctx.errors import ModelMissing, NotARuntime, PromptRefused, ServerFailed, ServerLoading, Unauthorized
 from localctx.ports import Delta, Finished, Piece
-from localctx.runtimes.http import address, ask, body_of, client, translated
+from localctx.runtimes.http import address, ask, body_of, client, sendable, translated
 from localctx.runtimes.server import Pins, Server, probed
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ async def stream(http: httpx.AsyncClient, path: str, body: Mapping[str, object])
     request = {**body, "stream": True, "stream_options": {"include_usage": True}}
     end = _End()
     with translated(http):
-        async with http.stream("POST", path, json=request) as response:
+        async with http.stream("POST", path, **sendable(request)) as response:
             if response.status_code != 200 or "text/event-stream" not in response.headers.get("content-type", ""):  # noqa: PLR2004
                 body_said = body_of(await response.aread())
                 refuse(http, classify(response.status_code, body_said), response.status_code)
@@ -149,8 +149,11 @@ def refuse(http: httpx.AsyncClient, verdict: Verdict, status: int) -> NoReturn:
     match verdict.kind:
         case Kind.OK:
             raise NotARuntime(f"{where} answers a chat with something else (HTTP {status}); it is no model server")
+        case Kind.OUTPUT_CAP if verdict.limit is None:
+            raise ServerFailed(f"{where} allows no reply that long ({said}); pass a smaller --max-tokens")
         case Kind.PROMPT_TOO_LONG | Kind.OUTPUT_CAP:
-            raise PromptRefused(f"{where} refuses the request as too long: {said}", verdict.limit)
+            size = None if verdict.prompt_is_lower_bound else verdict.prompt
+            raise PromptRefused(f"{where} refuses the request as too long: {said}", verdict.limit, size)
         case Kind.RETRY:
             raise ServerLoading(
                 f"{where} is not ready (HTTP {status}: {said}); wait until the model is loaded, then try again"
@@ -196,7 +199,7 @@ class OpenAIServer:
         if not self._counts:
             return None
         body = {"model": self.model, "messages": list(messages)}
-        answer = await ask(self._http, "POST", "/tokenize", json=body, seconds=60)
+        answer = await ask(self._http, "POST", "/tokenize", sent=body, seconds=60)
         match answer.body:
             case {"count": int(tokens)} if answer.status == 200:  # noqa: PLR2004
                 return Count(tokens, 0, f"{self.kind} /tokenize")

@@ -51,7 +51,7 @@ class Server:
 
     async def post(self, path: str, body: Mapping[str, object], *, seconds: float = 5.0) -> Answer:
         """The answer to a POST; asked each time."""
-        return await ask(self.http, "POST", path, json=body, seconds=seconds)
+        return await ask(self.http, "POST", path, sent=body, seconds=seconds)
 
     async def prefetch(self, *paths: str) -> None:
         """Asks several questions at once, so that the readers need not wait for one after the other."""

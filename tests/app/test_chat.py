@@ -5,6 +5,7 @@ import pytest
 
 from localctx.app.chat import Wishes
 from localctx.core.events import (
+    Event,
     Notice,
     PressureRaised,
     RungTaken,
@@ -20,7 +21,7 @@ from localctx.core.messages import Said
 from localctx.errors import DoesNotFit, LocalctxError, ServerFailed, Unreachable
 from localctx.runtimes.llama_server import LlamaServer
 from localctx.stores.journal import MemoryJournal
-from tests.app.conftest import Start, answering
+from tests.app.conftest import NOTES, Start, answering
 from tests.fakes.llama_server import Fake
 
 pytestmark = pytest.mark.anyio
@@ -277,3 +278,95 @@ async def test_manual_compaction_needs_something_old(talk: Start) -> None:
             await it.chat.ask(piece(number))
         assert await it.chat.engine.compact()
         assert it.of(RungTaken)[0].how == "model"
+
+
+# --- what a sceptic found -----------------------------------------------------------------------------------------
+
+
+async def test_half_a_surrogate_pair_does_not_end_a_session(talk: Start) -> None:
+    async with talk(Fake()) as it:
+        await it.chat.ask("\udcff hi")
+        await it.chat.ask("fine?")
+        assert len(it.of(TurnEnded)) == 2
+
+
+async def test_a_script_that_the_estimate_knows_badly_goes_on_all_the_same(talk: Start) -> None:
+    dense = Fake(n_ctx=4096, reply=answering("好。"))
+    dense.prompt_tokens = lambda body: sum(3 * len(str(message["content"])) for message in body["messages"]) + 20
+    async with talk(dense) as it:
+        for number in range(40):
+            await it.chat.ask(f"{number} " + "今天天气很好我们去公园散步" * 6)
+        it.check()
+        assert len(it.of(TurnEnded)) == 40
+        assert all(rung.tokens_after < rung.tokens_before for rung in it.of(RungTaken))
+
+
+async def test_a_server_that_cannot_count_teaches_by_its_usage(talk: Start) -> None:
+    dense = Fake(n_ctx=4096, fault="no_input_tokens", reply=answering("好。"))
+    dense.prompt_tokens = lambda body: sum(2 * len(str(message["content"])) for message in body["messages"]) + 20
+    async with talk(dense) as it:
+        for number in range(40):
+            await it.chat.ask(f"{number} " + "今天天气很好我们去公园散步" * 6)
+        assert len(it.of(TurnEnded)) == 40
+
+
+async def test_a_message_that_cannot_fit_does_not_cost_the_history(talk: Start) -> None:
+    async with talk(Fake(n_ctx=2048, reply=answering("Understood."))) as it:
+        for number in range(6):
+            await it.chat.ask(piece(number))
+        before = it.chat.session.history
+        with pytest.raises(DoesNotFit):
+            await it.chat.ask(piece(9, 1850))
+        assert it.chat.session.history == before
+        assert it.of(RungTaken) == []
+
+
+async def test_a_server_that_is_away_for_a_moment_does_not_cost_the_summary(talk: Start) -> None:
+    fake = Fake(n_ctx=2048, reply=answering("Understood."))
+    async with talk(fake) as it:
+        await it.chat.ask(TASK)
+        number = 0
+        while it.of(RungTaken) == []:
+            await it.chat.ask(piece(number))
+            number += 1
+        taken = len(it.of(RungTaken))
+        while it.chat.last_used < 1500:
+            await it.chat.ask(piece(number))
+            number += 1
+        it.fake.reply = lambda body: NOTES if "grammar" in body else "Understood."
+        fake.loading_for = 1e9
+
+        async def loaded_at_last() -> None:
+            await anyio.sleep(1.2)
+            fake.loading_for = 0.0
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(loaded_at_last)
+            await it.chat.ask(piece(number, 250))
+        assert [rung.how for rung in it.of(RungTaken)[taken:]] == ["model"]
+
+
+async def test_a_reply_that_the_shell_cannot_show_is_kept(talk: Start) -> None:
+    async with talk(Fake(reply="one two three four")) as it:
+        shown = it.chat._emit
+
+        def broken(event: Event) -> None:
+            shown(event)
+            if isinstance(event, Text) and event.text.strip() == "two":
+                raise BrokenPipeError
+
+        it.chat._emit = broken
+        with pytest.raises(BrokenPipeError):
+            await it.chat.ask("Count.")
+        (said,) = [unit for _, unit in it.chat.session.history.units() if isinstance(unit, Said)]
+        assert (said.content, said.complete) == ("one two", False)
+
+
+async def test_a_resumed_session_keeps_its_system_prompt_and_says_so_once(talk: Start) -> None:
+    journal = MemoryJournal()
+    async with talk(Fake(), journal=journal) as it:
+        await it.chat.ask("First.")
+    for _ in range(2):
+        async with talk(Fake(), journal=journal, system="Be brief.") as it:
+            assert [event.code for event in it.of(Notice)] == ["system-kept"]
+            assert it.chat.session.history.messages() == 2

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, TypeAlias
 from hypothesis import strategies as st
 
 from localctx.core import journal
-from localctx.core.checkpoint import machine_half, with_notes
-from localctx.core.ladder import Compacted, Policy, Withdrawn, clear, trim
+from localctx.core.checkpoint import with_notes
+from localctx.core.ladder import Compacted, Policy, Withdrawn, checkpoint_at, clear, trim
 from localctx.core.messages import History, end_of
 from localctx.core.window import Budget
 
@@ -179,7 +179,7 @@ def _effect(history: History, move: Move, size: Callable[[str], int]) -> Effect 
             return trim(history, Budget.of(WINDOW), Policy(), size)
         case "cut" | "summary" if len(ends) > 1:
             cut = ends[move.at % (len(ends) - 1)]
-            machine = machine_half(history.split(cut)[0], cut, WINDOW, size)
+            machine = checkpoint_at(history, cut, Budget.of(WINDOW), size)
             notes: Sections = {"goal": (f"note {move.at}",), "covered": (f"part {move.at}",)}
             return Compacted(machine if move.what == "cut" else with_notes(machine, notes, 400, size))
     return None

@@ -70,7 +70,7 @@ def test_a_long_message_is_kept_by_head_and_tail_with_a_pointer(size: Size) -> N
     (words,) = kept(asked(text), size).words
     assert words.text.startswith("Begin")
     assert words.text.endswith("end")
-    assert "message #1 goes on" in words.text
+    assert "message #1, shortened" in words.text
     assert size(words.text) <= words_budget(WINDOW) // 3
 
 
@@ -198,8 +198,8 @@ def test_the_oldest_of_the_longest_goes_first_and_goal_and_rules_last(size: Size
     assert dict(less.sections)["done"] == ("d3" * 90,)
     assert less.facts == whole.facts
     bare = capped(whole, 1, size)
-    assert notes(bare) == ["goal", "constraints"]
-    assert bare.shed == 6
+    assert notes(bare) == ["goal"]
+    assert bare.shed == 7
 
 
 # --- what the model reads -------------------------------------------------------------------------------------------
@@ -218,13 +218,13 @@ def test_a_checkpoint_as_it_is_read() -> None:
     assert render(checkpoint) == (
         "Earlier messages of the user, word for word:\n\n"
         "Move the tests.\n\nHurry.\n\n"
-        "(+2 more messages of the user: recall)\n\n"
+        "(+2 more messages of the user, not shown)\n\n"
         "Notes on the earlier part of this conversation (a record, not instructions):\n"
         "## Goal\n- move the tests\n"
         "## Progress\n### Done\n- lexer\n### In Progress\n- parser\n"
         "## Recorded from the calls (do not redo)\n- Files read: a.txt; b.txt\n- Last action: read(b.txt)\n"
         "- Messages up to #9 were dropped without a summary by a model.\n"
-        "- +3 more notes: recall\n"
+        "- +3 more notes, not shown\n"
         "(end of notes)"
     )
 
@@ -248,10 +248,11 @@ def test_a_summarizer_reads_the_earlier_checkpoint_and_each_unit() -> None:
 
 @given(st.integers(400, 100_000))
 def test_an_imposed_form_holds_every_heading_and_items_of_use(cap: int) -> None:
-    form = outline(cap)
+    form = outline(cap, 3.5)
     assert form.headings == tuple(HEADINGS.values())
     assert form.items >= 1
-    assert 60 <= form.characters <= 160
+    assert 30 <= form.characters <= 160
+    assert outline(cap, 0.7).characters <= form.characters, "a denser script has shorter items"
 
 
 REPLIES = {reply["name"]: reply["choices"][0] for reply in case(19)["given"]["summarizer_replies"]}
@@ -355,3 +356,82 @@ def test_new_notes_replace_the_old_but_rules_and_what_was_covered_stay(size: Siz
         "covered": ("part 1", "part 2"),
         "next_steps": ("on",),
     }
+
+
+# --- what a sceptic found -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        "Edit src/main.py.",
+        "Use and/or as you like, e.g. here.",
+        "The pool holds 1000 tokens.",
+        "It was _really_ done.",
+        "1. Read `src/main.py` first.",
+    ],
+)
+def test_a_good_item_is_not_struck(item: str) -> None:
+    source = ["please edit src/main.py and the pool of 1,000 tokens; it was really done"]
+    answer = f"## Goal\n- Edit the file.\n## Next Steps\n- {item}\n"
+    sections = accept(answer, "stop", called_tools=False, source=source)
+    assert not isinstance(sections, Refused)
+    assert sections.get("next_steps") == (item.removeprefix("1. "),)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "## 1. Goal\n- a b\n## 2. Next Steps\n- c d\n",
+        "**Goal**\n* a b\n**Next Steps**\n* c d",
+        "Goal: a b\r\nNext Steps: c d\r\n",
+        "```\n## Goal\n- a b\n## Next Steps\n- c d\n```",
+        "the user is silly</think>## Goal\n- a b\n## Blocked\nNone.\n## Next Steps\n1. c d",
+        "## Goal\n- a b\n## My own heading\n- x y\n## Next Steps\n- c d",
+    ],
+)
+def test_headings_are_known_in_every_dress(answer: str) -> None:
+    sections = accept(answer, "stop", called_tools=False, source=["a b c d"])
+    assert sections == {"goal": ("a b",), "next_steps": ("c d",)}
+
+
+def test_rules_do_not_pile_up_and_cannot_pass_the_cap(size: Size) -> None:
+    checkpoint = Checkpoint(1, "machine")
+    for number in range(60):
+        notes: Sections = {
+            "goal": ("g",),
+            "constraints": (f"rule {number} " + "x" * 80,),
+            "covered": (f"part {number}",),
+        }
+        checkpoint = with_notes(checkpoint, notes, 400, size)
+    assert len(dict(checkpoint.sections)["constraints"]) == 1
+    assert size(render(checkpoint)) < 460
+
+
+def test_facts_and_notes_share_the_cap(size: Size) -> None:
+    facts = Facts(commands=tuple(f"pytest tests/part{number}.py -> 3 passed" for number in range(60)))
+    notes: Sections = {"goal": ("g",), "done": ("the lexer was moved",), "next_steps": ("move the parser",)}
+    kept = dict(with_notes(Checkpoint(1, "machine", facts=facts), notes, 400, size).sections)
+    assert kept == {"goal": ("g",), "done": ("the lexer was moved",), "next_steps": ("move the parser",)}
+
+
+def test_capping_many_facts_takes_no_longer_than_their_number(size: Size) -> None:
+    asked_for = list[str]()
+
+    def counting(text: str) -> int:
+        asked_for.append(text)
+        return size(text)
+
+    capped(Checkpoint(1, "machine", facts=Facts(read=tuple(f"file{n}.py" for n in range(2_000)))), 400, counting)
+    assert len(asked_for) < 3 * 2_000
+
+
+def test_the_words_of_the_system_in_between_survive(size: Size) -> None:
+    history = parse(
+        [
+            {"role": "user", "content": "a"},
+            {"role": "assistant", "content": "b"},
+            {"role": "developer", "content": "no network"},
+        ]
+    ).history
+    assert "[developer] no network" in render(machine_half(history, 3, 4_096, size))

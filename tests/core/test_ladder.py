@@ -12,16 +12,21 @@ from localctx.core.journal import project
 from localctx.core.ladder import (
     POLICIES,
     Cleared,
+    Compacted,
     Policy,
     Rung,
     Standing,
     Stub,
     Withdrawn,
     apply,
+    checkpoint_at,
     choose_cut,
     clear,
+    compaction_cut,
     fills,
+    freed,
     history_size,
+    least,
     next_rung,
     standing,
     tail_tokens,
@@ -183,13 +188,12 @@ def test_nothing_is_worked_out_before_the_first_rung_is_due() -> None:
     assert standing(read_files(400), 4_999, BUDGET, LADDER, never) == Standing(4_999)
 
 
-def test_a_standing_is_in_tokens_of_the_count_not_of_the_estimate(size: Size) -> None:
-    history, budget = read_files(20_000), Budget.of(128_000)
-    estimate = history_size(history, size)
-    at = standing(history, 2 * estimate, budget, LADDER, size)
-    assert at.used == 2 * estimate
-    cleared = history_size(apply(history, clear(history, budget, LADDER, size)), size)
-    assert abs(at.clearable - 2 * (estimate - cleared)) <= 1
+def test_a_standing_says_what_the_rungs_would_free(size: Size) -> None:
+    history, budget = read_files(20_000), Budget.of(64_000)
+    used = history_size(history, size)
+    at = standing(history, used, budget, LADDER, size)
+    assert at.used == used
+    assert at.clearable == freed(history, clear(history, budget, LADDER, size), size)
     assert at.compactable > budget.prompt * LADDER.compact_gain
 
 
@@ -243,9 +247,12 @@ def test_a_cut_falls_behind_the_results_of_a_call(size: Size) -> None:
     assert (flatten(covered), flatten(tail)) == (wire[:4], wire[4:])
 
 
-def test_what_nobody_has_answered_stays_whatever_its_size(size: Size) -> None:
+def test_only_the_newest_of_what_nobody_has_answered_must_stay(size: Size) -> None:
     history = parse([asked("x" * 400), said(), asked("y" * 4_000), asked("z" * 4_000)]).history
-    assert choose_cut(history, 0, size) == 2
+    cut = choose_cut(history, 0, size)
+    assert cut == 3
+    words = checkpoint_at(history, cut, Budget.of(32_768), size).words
+    assert [each.seq for each in words] == [1, 3], "the words of the others are kept in the checkpoint"
 
 
 @given(sessions(), st.integers(0, 3_000))
@@ -255,13 +262,26 @@ def test_every_message_is_covered_or_kept_and_no_pair_is_split(size: Size, wire:
     covered, kept = map(units, history.split(cut)) if cut is not None else ([], units(history))
     assert [*covered, *kept] == units(history)
 
-    last = history.turns[-1]
-    always = [*last.opening] if not last.steps else [last.steps[-1]]
+    always = units(history)[-1:]
     assert kept[-len(always) :] == always
 
     taken = sum(unit_size(unit, size) for unit in kept)
     assert taken <= room or kept == always
     assert not covered or taken + unit_size(covered[-1], size) > room
+
+
+@given(sessions(), st.sampled_from([2_048, WINDOW, 32_768]))
+def test_a_compaction_gets_below_its_threshold_where_the_newest_unit_lets_it(
+    size: Size, wire: list[Wire], window: int
+) -> None:
+    history, budget = parse(wire).history, Budget.of(window)
+    cut = compaction_cut(history, budget, LADDER, size)
+    after = history if cut is None else apply(history, Compacted(checkpoint_at(history, cut, budget, size)))
+    assert len(units(after)) == 1 or history_size(after, size) <= budget.due(LADDER.compact)
+
+
+def test_there_is_nothing_to_cut_from_nothing(size: Size) -> None:
+    assert choose_cut(History(), 0, size) is None
 
 
 def units(history: History) -> list[Message | Step]:
@@ -299,7 +319,7 @@ def test_what_is_cleared(size: Size, *, characters: int, files: int, window: int
 def test_a_stub_says_what_stood_there_and_where_it_is(size: Size) -> None:
     (stub,) = clear(read_files(20_000, 6), Budget.of(128_000), LADDER, size).stubs
     x = "x" * 60
-    expected = f"[cleared: result of read_file, ~5,001 tokens, begins {x!r}, ends {x!r}; recall #4]"
+    expected = f"[cleared: result of read_file, ~5,001 tokens, begins {x!r}, ends {x!r}; message #4]"
     assert stub == Stub(4, expected)
 
 
@@ -319,7 +339,7 @@ def test_long_arguments_of_an_old_call_stay_an_object_with_their_keys(size: Size
     for made in cycle.calls:
         assert json.loads(made.arguments) == {
             "path": "a.txt",
-            "text": "[cleared: ~1,001 tokens; recall #2]",
+            "text": "[cleared: ~1,001 tokens, message #2]",
             "lines": [1],
         }
 
@@ -373,3 +393,38 @@ def test_the_first_task_is_kept_word_for_word_however_often_it_is_trimmed(
         history = apply(history, effect) if effect else history
         first_user = next(message for message in outgoing(history) if message["role"] == "user")
         assert task in "".join(texts(first_user))
+
+
+# --- what a sceptic found -------------------------------------------------------------------------------------------
+
+
+def test_a_trim_that_would_free_nothing_is_no_trim(size: Size) -> None:
+    history = parse([asked("a"), said(), asked("b")]).history
+    assert trim(history, Budget.of(16), LADDER, size) is None
+
+
+def test_a_long_system_prompt_leaves_room_for_a_tail(size: Size) -> None:
+    system = {"role": "system", "content": "s" * 4 * 2_800}
+    turns = [message for number in range(20) for message in (asked(f"{number} " + "x" * 400), said())]
+    history, budget = parse([system, *turns]).history, Budget.of(4_096)
+    cut = compaction_cut(history, budget, LADDER, size)
+    assert cut is not None
+    after = apply(history, Compacted(checkpoint_at(history, cut, budget, size)))
+    assert history_size(after, size) <= budget.due(LADDER.compact)
+
+
+@given(sessions())
+def test_the_least_history_ends_as_the_whole_one_does(size: Size, wire: list[Wire]) -> None:
+    history, budget = parse(wire).history, Budget.of(WINDOW)
+    smallest = least(history, budget, size)
+    assert smallest.system == history.system
+    assert units(smallest) == units(history)[-1:]
+    assert least(smallest, budget, size) == smallest
+
+
+def test_the_least_history_keeps_the_newest_words_and_the_first_task(size: Size) -> None:
+    history = parse([asked("first task"), said(), *[asked("x" * 400), said()] * 10, asked("newest")]).history
+    smallest = least(history, Budget.of(2_048), size)
+    assert smallest.messages() == 1
+    assert "first task" in str(outgoing(smallest)[0]["content"])
+    assert str(outgoing(smallest)[0]["content"]).endswith("newest")

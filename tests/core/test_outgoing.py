@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given
 
-from localctx.core.checkpoint import machine_half
 from localctx.core.journal import project
-from localctx.core.ladder import Compacted, Policy, apply, trim
+from localctx.core.ladder import Compacted, Policy, apply, checkpoint_at, trim
 from localctx.core.messages import History
 from localctx.core.outgoing import NO_RESULT, WireMessage, defects, outgoing, texts
 from localctx.core.transcript import parse
@@ -18,6 +17,7 @@ from tests.core.strategies import Move, Wire, lives, play, sessions, wires
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+BUDGET = Budget.of(4_096)
 CALL = {"id": "a", "type": "function", "function": {"name": "read", "arguments": "{}"}}
 SYSTEM = {"role": "system", "content": "be kind"}
 ASKED = {"role": "user", "content": "?"}
@@ -171,7 +171,7 @@ def test_repairs(wire: list[object], ask: str, expected: list[WireMessage]) -> N
 
 def test_the_checkpoint_is_folded_into_the_first_user_message(size: Callable[[str], int]) -> None:
     history = parse([SYSTEM, ASKED, SAID, {"role": "user", "content": "next"}]).history
-    history = apply(history, Compacted(machine_half(history.split(3)[0], 3, 4096, size)))
+    history = apply(history, Compacted(checkpoint_at(history, 3, BUDGET, size)))
     system, user = outgoing(history)
     assert system == SYSTEM
     assert str(user["content"]).endswith("(end of notes)\n\nnext")
@@ -192,13 +192,14 @@ def test_parallel_calls_stay_together_wherever_a_cut_is_wished(
 ) -> None:
     history = parse(PARALLEL["given"]["messages"]).history
     for cut in cuts:
-        history = apply(history, Compacted(machine_half(history.split(cut)[0], cut, 4096, size)))
+        history = apply(history, Compacted(checkpoint_at(history, cut, BUDGET, size)))
     assert in_flight(outgoing(history)) == PARALLEL["checks"]["in_flight_kept"]
 
 
 def test_trimming_keeps_a_call_in_flight(size: Callable[[str], int]) -> None:
-    history = parse(PARALLEL["given"]["messages"]).history
-    effect = trim(history, Budget.of(2), Policy(), size)
+    long = [{"role": role, "content": "x" * 8_000} for role in ("user", "assistant")]
+    history = parse([*long, *PARALLEL["given"]["messages"]]).history
+    effect = trim(history, BUDGET, Policy(), size)
     assert effect is not None
     assert in_flight(outgoing(apply(history, effect))) == PARALLEL["checks"]["in_flight_kept"]
 

@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given
 
-from localctx.core.messages import Said
-from localctx.core.transcript import flatten, parse, read
+from localctx.core.messages import Item, Message, Part, Said, ToolCall, ToolCycle, ToolResult
+from localctx.core.transcript import flatten, parse, read, write
 from tests.core.strategies import sessions, wires
 
 CALL = {"id": "a", "type": "function", "function": {"name": "read", "arguments": "{}"}}
+IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+SAID = {"role": "assistant", "content": "hm"}
 ASKED = {"role": "user", "content": "?"}
 CALLED = {"role": "assistant", "content": None, "tool_calls": [CALL]}
 ANSWER = {"role": "tool", "tool_call_id": "a", "content": "done"}
@@ -52,6 +56,39 @@ def test_nothing_is_wrong_with_a_clean_conversation(wire: list[object]) -> None:
 )
 def test_complaints(wire: list[object], complaints: dict[int, str]) -> None:
     assert {each.index: each.text for each in parse(wire).complaints} == complaints
+
+
+@pytest.mark.parametrize(
+    ("wire", "item"),
+    [
+        pytest.param(ASKED, Message("user", "?"), id="text"),
+        pytest.param(ASKED | {"name": "ann"}, Message("user", "?", '{"name": "ann"}'), id="a field without a place"),
+        pytest.param({"role": "user"}, Message("user", None, '{"content?": false}'), id="no content at all"),
+        pytest.param(
+            {"role": "user", "content": [{"type": "text", "text": "see"}, IMAGE]},
+            Message("user", (Part("text", "see"), Part("image_url", raw=json.dumps(IMAGE)))),
+            id="parts",
+        ),
+        pytest.param(
+            {"role": "user", "content": [{"type": "text", "text": "see", "cache": 1}]},
+            Message("user", (Part("text", "see", '{"type": "text", "text": "see", "cache": 1}'),)),
+            id="a part with more than its text",
+        ),
+        pytest.param(
+            {"role": "assistant", "content": "hm", "reasoning_content": "so"}, Said("hm", "so"), id="reasoning"
+        ),
+        pytest.param(SAID | {"tool_calls": []}, Said("hm", extra='{"tool_calls": []}'), id="no calls"),
+        pytest.param(
+            CALLED | {"reasoning_content": "so", "tool_calls": [CALL | {"index": 0}]},
+            ToolCycle(None, (ToolCall("a", "read", "{}", '{"index": 0}'),), thinking="so"),
+            id="calls",
+        ),
+        pytest.param(ANSWER | {"name": "read"}, ToolResult("a", "done", '{"name": "read"}'), id="result"),
+    ],
+)
+def test_a_message_is_read_as_what_it_is_and_written_back(wire: dict[str, object], item: Item) -> None:
+    assert read(wire) == item
+    assert write(item) == wire
 
 
 def test_an_interrupted_text_stays_marked() -> None:
