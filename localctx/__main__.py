@@ -2,29 +2,44 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
+from typing import NoReturn
 
 from localctx.errors import LocalctxError
 
-_INTERRUPTED = 130
+_FAILED, _INTERRUPTED = 1, 130
 
 
 def main() -> None:
     """Runs the command line. Exit codes: 0 done, 1 failed, 2 wrong usage, 3 nothing found, 4 does not fit, 130 interrupted."""
-    from localctx.cli.app import app  # noqa: PLC0415  a broken option should not wait for imports
-    from localctx.cli.render import complain  # noqa: PLC0415
-
     try:
-        app()
-    except LocalctxError as error:
-        complain(str(error), error.exit_code)
-        sys.exit(error.exit_code)
+        from localctx.cli.app import app  # noqa: PLC0415  an interrupt may come while this is imported
+        from localctx.cli.render import complain  # noqa: PLC0415
+
+        try:
+            app()
+        except LocalctxError as error:
+            complain(str(error), error.exit_code)
+            sys.exit(error.exit_code)
     except KeyboardInterrupt:
-        complain("interrupted", _INTERRUPTED)
-        sys.exit(_INTERRUPTED)
+        _leave("localctx: interrupted", _INTERRUPTED)
     except BrokenPipeError:
-        sys.stderr.close()
-        sys.exit(1)
+        _leave("", 0)  # whoever read has seen enough
+    except OSError as error:
+        _leave(f"localctx: cannot write or read ({error.strerror or error}); look at where the output goes", _FAILED)
+
+
+def _leave(text: str, code: int) -> NoReturn:
+    """Ends the program at once: a thread that loads a model, or an output that is gone, must not hold it up."""
+    if text:
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            sys.stderr.write(f"{text}\n")
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            stream.flush()
+    os._exit(code)
 
 
 if __name__ == "__main__":

@@ -129,7 +129,7 @@ def _read(path: Path) -> dict[str, object]:
     if len(raw) > _MOST_BYTES:
         raise Misuse(f"{path} is larger than {_MOST_BYTES:,} bytes, which no configuration is; look at what it is")
     try:
-        return tomllib.loads(raw.decode())
+        return tomllib.loads(raw.decode("utf-8-sig"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Misuse(f"{path} is no TOML: {error}") from error
 
@@ -143,9 +143,17 @@ def _project(path: Path) -> dict[str, object]:
     return table
 
 
+_AS_FLAG = {"max_context_tokens": "LOCALCTX_MAX_CONTEXT"}
+"""A variable may also be called as its flag is."""
+
+
 def _environment(environment: Mapping[str, str]) -> dict[str, object]:
     names = (name for name in _File.__struct_fields__ if name != "thresholds")
-    return {name: text for name in names if (text := environment.get(f"LOCALCTX_{name.upper()}"))}
+    return {
+        name: text
+        for name in names
+        if (text := environment.get(f"LOCALCTX_{name.upper()}") or environment.get(_AS_FLAG.get(name, "")))
+    }
 
 
 def _checked(layer: Mapping[str, object], place: str) -> dict[str, object]:
@@ -172,7 +180,20 @@ def _explained(error: str, place: str) -> str:
     if "unknown field" in text:
         return f"{place}: {text}{f' in {name}' if name else ''}; known are {', '.join(_File.__struct_fields__)}"
     choices = f"; it is one of {', '.join(get_args(Runtime))}" if name == "runtime" else ""
+    for raw, plainly in _PLAINLY.items():
+        text = text.replace(raw, plainly)
     return f"{_origin(place, name)}: {name}: {text}{choices}"
+
+
+_PLAINLY = {
+    "Expected `int | null`": "a whole number is wanted",
+    "Expected `float | null`": "a number is wanted",
+    "Expected `str | null`": "text is wanted",
+    "got `str`": "not text",
+    "got `bool`": "not true or false",
+    "Invalid enum value": "unknown value",
+}
+"""What the decoder says, in words for people."""
 
 
 def _this_machine(url: str) -> bool:

@@ -55,8 +55,10 @@ class Misuse(LocalctxError):
 class MissingExtra(Misuse):
     """An optional package is needed and not installed."""
 
-    def __init__(self, extra: str, why: str) -> None:
-        super().__init__(f"{why} needs an optional package; install it with: pip install 'localctx[{extra}]'")
+    def __init__(self, extra: str, package: str, why: str) -> None:
+        super().__init__(
+            f"{why} needs the extra [{extra}], which is not installed; install it with: pip install {package}"
+        )
         self.extra = extra
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 
     from localctx.core.accounting import Count, Usage
     from localctx.core.checkpoint import Outline
@@ -85,7 +85,7 @@ class Runtime(Prober, Protocol):
         """The tokens of a request by this server's own count; None where it cannot count."""
         ...
 
-    def chat(self, request: Request) -> AsyncIterator[Piece]:
+    def chat(self, request: Request) -> AsyncGenerator[Piece, None]:
         """Streams a reply; the last piece is `Finished`.
 
         Raises `PromptRefused`, `ServerLoading`, `Unauthorized`, `Unreachable`, `ModelMissing` or `ServerFailed`; a

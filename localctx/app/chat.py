@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from localctx.core.events import Notice, Text, Thinking, Truncated, TurnEnded, U
 from localctx.core.ladder import Rung, fills, least
 from localctx.core.messages import History, plain
 from localctx.core.outgoing import defects, outgoing
-from localctx.core.window import Budget, EffectiveWindow, ModelReport, Reading, Source, assume, lowered
+from localctx.core.window import Budget, EffectiveWindow, ModelReport, Reading, Source, assume, reread
 from localctx.errors import DoesNotFit, LocalctxError, PromptRefused, ServerFailed, ServerLoading
 from localctx.ports import Delta, Finished, Request
 
@@ -57,11 +58,19 @@ class Chat:
         self.runtime, self.session, self.wishes, self._emit = runtime, Session(journal), wishes, emit
         self.meter = Meter(runtime, estimator)
         self.window: EffectiveWindow = assume(report.window)
-        self.model = report.id
+        self.model, self._stated = report.id, report.window.tokens
         self.last_used = 0
         self.engine = Engine(self.session, runtime, self.meter, policy, self._budget(), emit)
         emit(WindowProbed(self.window, runtime.kind, runtime.url, report.id))
         self.session.note("window", tokens=self.window.tokens, confidence=self.window.confidence, model=report.id)
+        for pin in (each for each in self.window.readings if each.source is Source.PINNED):
+            if self.window.tokens is not None and pin.tokens > self.window.tokens:
+                emit(
+                    Notice(
+                        "pin-not-met",
+                        f"{pin.tokens:,} tokens were asked for ({pin.where}); {self.window.tokens:,} are to be had",
+                    )
+                )
         if self.window.decided_by and self.window.decided_by.source is Source.ASSUMED:
             emit(
                 Notice(
@@ -69,6 +78,8 @@ class Chat:
                     f"nobody states the window of {report.id}: assuming {self.window.tokens:,} tokens; pass --num-ctx to say it",
                 )
             )
+        if self.session.history.turns:
+            emit(Notice("continued", f"going on with {self.session.history.messages()} messages of this session"))
         if system and self.session.history == History():
             self.session.add({"role": "system", "content": system})
         elif system and system not in [plain(message.content) for message in self.session.history.system]:
@@ -90,6 +101,7 @@ class Chat:
         Raises `DoesNotFit` where the words cannot be made to fit (they are withdrawn), and what `Runtime.chat` raises
         (what was said until then is kept as interrupted).
         """
+        await self._look_again()
         asked = self.session.add({"role": "user", "content": text}, sync=True)
         try:
             used = await self.engine.measure()
@@ -99,6 +111,18 @@ class Chat:
         except DoesNotFit:
             self.session.withdraw(asked)
             raise
+
+    async def _look_again(self) -> None:
+        """Asks the server for its window again: it may have been restarted, or have loaded the model anew."""
+        report = await self.runtime.probe()
+        fresh = next((model.window for model in report.models if model.id == self.model), None)
+        if fresh is None or fresh.tokens is None or fresh.tokens == self._stated:
+            return
+        before, self._stated = self.window.tokens, fresh.tokens
+        self.window = fresh
+        self.engine.budget = self._budget()
+        self.meter.void()
+        self._emit(Notice("window-changed", f"the window was {before:,} tokens and is {fresh.tokens:,} now"))
 
     async def filled(self) -> tuple[int, dict[str, int]]:
         """The tokens that the next request would take, before new words, and what they are for."""
@@ -136,16 +160,18 @@ class Chat:
             raise self._too_long(count)
 
     def _too_long(self, used: Count) -> DoesNotFit:
-        decided, budget = self.window.decided_by, self.engine.budget
-        where = f" ({decided.where})" if decided else ""
+        decided, budget, ceiling = self.window.decided_by, self.engine.budget, self.window.ceiling
+        limited = ceiling is not None and ceiling == budget.window
+        where = "--max-context" if limited else decided.where if decided else "nobody says it"
+        step = "raise --max-context" if limited else "serve a larger window (--num-ctx, or the server's -c)"
         return DoesNotFit(
-            f"the request needs {used.tokens:,} tokens ({used.how}), the window is {budget.window:,}{where} "
-            f"and takes a prompt of {budget.max_prompt:,}: shorten it, or serve a larger window (--num-ctx, or the server's -c)"
+            f"the request needs {used.tokens:,} tokens ({used.how}), the window is {budget.window:,} ({where}) "
+            f"and takes a prompt of {budget.max_prompt:,}: shorten it, or {step}"
         )
 
     def _request(self, used: Count) -> Request:
         messages, budget = outgoing(self.session.history), self.engine.budget
-        room = budget.reply(used.upper, self.wishes.max_tokens)
+        room = budget.reply(used.upper, self.wishes.max_tokens or max(budget.window // _REPLY_SHARE, 1))
         if room < 1:
             raise self._too_long(used)
         if found := defects(messages):
@@ -168,6 +194,12 @@ class Chat:
             raise
         self._keep(said, thought, complete=True)
         await self._account(request, used, end, through)
+        if end.reason == "length":
+            self._emit(
+                Notice(
+                    "cut", f"the reply was cut off at {request.max_tokens:,} tokens; --max-tokens sets another limit"
+                )
+            )
         self._emit(TurnEnded(end.reason, self.last_used, self.engine.budget.window))
 
     async def _stream(self, request: Request, said: list[str], thought: list[str]) -> Finished:
@@ -175,11 +207,12 @@ class Chat:
         async for attempt in while_loading(self.runtime.url, self._emit):
             with attempt:
                 try:
-                    async for piece in self.runtime.chat(request):
-                        if isinstance(piece, Finished):
-                            end = piece
-                        else:
-                            self._pass_on(piece, said, thought)
+                    async with aclosing(self.runtime.chat(request)) as pieces:
+                        async for piece in pieces:
+                            if isinstance(piece, Finished):
+                                end = piece
+                            else:
+                                self._pass_on(piece, said, thought)
                 except ServerLoading as error:
                     if said or thought:
                         raise ServerFailed(f"{error} (in the middle of its reply, which is kept)") from error
@@ -216,9 +249,12 @@ class Chat:
 
     def _adopt(self, limit: int, why: str) -> None:
         """Goes by what the server has shown, where that is less than what it said."""
-        self.window = lowered(self.window, Reading(Source.MEASURED, limit, why))
+        self.window = reread(self.window, Reading(Source.MEASURED, limit, why))
         self.engine.budget = self._budget()
 
+
+_REPLY_SHARE = 4
+"""Without a limit of the user's, a reply may take a quarter of the window: small models can go on for ever."""
 
 _REFUSED_SHARE = 0.7
 """What is assumed of a prompt that was refused without a number (seed)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -128,12 +129,13 @@ class Summarizer:
             async for attempt in while_loading(self.runtime.url, self.emit):
                 with attempt:
                     text, end = "", None
-                    async for piece in self.runtime.chat(request):
-                        match piece:
-                            case Delta():
-                                text += piece.text
-                            case Finished():
-                                end = piece
+                    async with aclosing(self.runtime.chat(request)) as pieces:
+                        async for piece in pieces:
+                            match piece:
+                                case Delta():
+                                    text += piece.text
+                                case Finished():
+                                    end = piece
         except PromptRefused as refused:
             return Refused(str(refused))
         return accept(text, end.reason if end else None, called_tools=bool(end and end.called_tools), source=source)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -122,11 +123,11 @@ class _Bench:
         left = self._until - monotonic()
         with anyio.move_on_after(max(left, 0)):
             try:
-                async for piece in self._runtime.chat(Request(messages, 1, temperature=0.0)):
-                    if isinstance(piece, Finished):
-                        reported = piece.usage.prompt
-                        self._taken = max(self._taken, reported or 0)
-                        return _Tried(sent, refused=False, reported=reported)
+                async with aclosing(self._runtime.chat(Request(messages, 1, temperature=0.0))) as pieces:
+                    end = [piece async for piece in pieces if isinstance(piece, Finished)]
+                reported = end[0].usage.prompt
+                self._taken = max(self._taken, reported or 0)
+                return _Tried(sent, refused=False, reported=reported)
             except PromptRefused as refused:
                 return _Tried(sent, refused=True, limit=refused.limit)
         raise _OutOfTime("the time is up")

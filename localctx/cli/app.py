@@ -17,6 +17,7 @@ app = typer.Typer(
     name="localctx",
     help="How much context is a local model really served with, and how to keep a long run inside it.",
     no_args_is_help=True,
+    rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

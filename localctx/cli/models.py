@@ -106,6 +106,8 @@ def fetching() -> Iterator[Progress]:
             shown[0].start()
             shown[0].add_task("fetching the model", total=total)
         shown[0].update(shown[0].task_ids[0], completed=done, total=total)
+        if done >= total:
+            shown[0].stop()
 
     try:
         yield progress
@@ -125,4 +127,6 @@ def _columns() -> Bar:
         progress.TransferSpeedColumn(),
         progress.TimeRemainingColumn(),
         console=Console(stderr=True),
+        redirect_stdout=False,
+        redirect_stderr=False,
     )

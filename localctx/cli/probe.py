@@ -68,8 +68,10 @@ def command(
         probe_json(machine(), reports, monotonic() - started)
     else:
         probe_table(reports, quiet_down=not url)
+    if model and not any(report.models for report in reports):
+        raise NothingFound(f"no server that answers has {model!r}; see localctx probe for the models that there are")
     if not any(report.status in {Status.UP, Status.LOADING, Status.UNAUTHORIZED} for report in reports):
-        raise NothingFound("no runtime found; start llama-server -m MODEL.gguf, or: pip install 'localctx[embedded]'")
+        raise NothingFound("no runtime found; start llama-server -m MODEL.gguf, or use --runtime embedded")
 
 
 def _to_stderr(event: Event) -> None:

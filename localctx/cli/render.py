@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from localctx.core import events as e
 from localctx.core.ladder import Rung
-from localctx.errors import StoreUnusable
+from localctx.errors import LocalctxError, StoreUnusable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -45,6 +45,8 @@ def begin_log(path: Path | None, *, verbose: bool) -> None:
     """Sends decisions to a file, and with `verbose` to stderr as well."""
     _log.setLevel(logging.DEBUG if path or verbose else logging.CRITICAL)
     _log.propagate = False
+    _log.addHandler(logging.NullHandler())
+    logging.getLogger("stamina").setLevel(logging.CRITICAL)  # waiting is announced as an event
     handlers: list[logging.Handler] = [logging.StreamHandler(sys.stderr)] if verbose else []
     try:
         handlers += [logging.FileHandler(path, encoding="utf-8", delay=False)] if path else []
@@ -58,13 +60,16 @@ def begin_log(path: Path | None, *, verbose: bool) -> None:
 
 
 def out(text: str, *, end: str = "\n") -> None:
-    """Prints what was asked for."""
+    """Prints what was asked for. Raises `LocalctxError` where there is nowhere to print it."""
+    if sys.stdout is None:
+        raise LocalctxError("the standard output is closed: there is nowhere to print the answer")
     print(_printable(text, sys.stdout.encoding), end=end, flush=True)
 
 
 def note(text: str) -> None:
     """Prints something beside it, to stderr."""
-    print(_dim(_printable(text, sys.stderr.encoding)), file=sys.stderr, flush=True)
+    if sys.stderr is not None:
+        print(_dim(_printable(text, sys.stderr.encoding)), file=sys.stderr, flush=True)
 
 
 def complain(text: str, code: int) -> None:
@@ -73,7 +78,7 @@ def complain(text: str, code: int) -> None:
     _log.error("error exit_code=%d", code)
     if _as_json:
         out(json.dumps(_event("error", message=line, exit_code=code)))
-    else:
+    elif sys.stderr is not None:
         print(_printable(f"localctx: {line}", sys.stderr.encoding), file=sys.stderr, flush=True)
 
 
@@ -164,11 +169,12 @@ def window_text(window: EffectiveWindow) -> str:
 
 
 def _source(window: EffectiveWindow) -> str:
-    if window.decided_by is None:
+    decided = window.decided_by
+    if decided is None:
         return "nobody says it"
-    if window.tokens == window.decided_by.tokens:
-        return window.decided_by.where
-    return f"{window.decided_by.where} says {window.decided_by.tokens:,}, the ceiling lowers it"
+    if window.tokens == decided.tokens:
+        return decided.where
+    return f"{decided.where} says {decided.tokens:,}, --max-context lowers it"
 
 
 def _log_event(event: e.Event) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 import anyio
@@ -24,6 +25,7 @@ __all__ = ["talk"]
 async def talk(chat: Chat, render: Renderer) -> None:
     """Reads and answers until `/exit` or the end of the input. Ctrl-C stops a reply, not the program."""
     note("type a message, /help for commands, /exit or Ctrl-D to leave")
+    await _refresh(chat)
     editor: PromptSession[str] = PromptSession(
         history=InMemoryHistory(),
         completer=WordCompleter(list(_COMMANDS), sentence=True),
@@ -33,6 +35,7 @@ async def talk(chat: Chat, render: Renderer) -> None:
         try:
             line = (await editor.prompt_async("> ")).strip()
         except KeyboardInterrupt:
+            note("Ctrl-D or /exit leaves")
             continue
         except EOFError:
             return
@@ -40,6 +43,7 @@ async def talk(chat: Chat, render: Renderer) -> None:
             return
         if line:
             await _interruptible(_answer, chat, render, line)
+            await _refresh(chat)
 
 
 async def _answer(chat: Chat, render: Renderer, line: str) -> None:
@@ -56,6 +60,12 @@ async def _answer(chat: Chat, render: Renderer, line: str) -> None:
     render.end_line()
 
 
+async def _refresh(chat: Chat) -> None:
+    """Brings the meter up to date, where the server can be asked."""
+    with contextlib.suppress(LocalctxError):
+        chat.last_used, _ = await chat.filled()
+
+
 async def _interruptible(
     work: Callable[[Chat, Renderer, str], Awaitable[None]], chat: Chat, render: Renderer, line: str
 ) -> None:
@@ -68,7 +78,7 @@ async def _interruptible(
             with anyio.open_signal_receiver(signal.SIGINT) as signals:
                 async for _ in signals:
                     render.end_line()
-                    note("stopped; what was said is kept")
+                    note("stopped; nothing is lost")
                     group.cancel_scope.cancel()
 
         group.start_soon(watch)

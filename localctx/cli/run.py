@@ -43,6 +43,7 @@ def command(
 
     from localctx import wiring
     from localctx.cli.render import Renderer
+    from localctx.errors import Misuse
 
     render = Renderer(as_json=as_json)
     flags = {
@@ -59,11 +60,14 @@ def command(
     }
     given = wiring.settings(flags)
     text = _asked(prompt)
-    if text is None and (as_json or not sys.stdout.isatty()):
-        raise typer.BadParameter("nothing was asked: pass a PROMPT, or pipe one in")
+    if text is None and (as_json or not (sys.stdin and sys.stdin.isatty() and sys.stdout and sys.stdout.isatty())):
+        raise Misuse("nothing was asked: pass a PROMPT in quotes, or pipe one in")
     wiring.policy(given)
     journal = wiring.journal(session=session, resume=resume, go_on=go_on, ephemeral=ephemeral)
-    anyio.run(_run, given, text, journal, render)
+    try:
+        anyio.run(_run, given, text, journal, render)
+    finally:
+        journal.leave()
 
 
 def _asked(prompt: str | None) -> str | None:
@@ -71,12 +75,14 @@ def _asked(prompt: str | None) -> str | None:
     from localctx.errors import Misuse
 
     piped = ""
-    if not sys.stdin.isatty():
+    if sys.stdin is not None and not sys.stdin.isatty():
         raw = sys.stdin.buffer.read(_MOST_INPUT + 1)
         if len(raw) > _MOST_INPUT:
             raise Misuse(
                 f"more than {_MOST_INPUT:,} bytes were piped in; no local window holds that: pass a part of it"
             )
+        if b"\0" in raw:
+            raise Misuse("what was piped in is binary, which no model reads; pipe in text")
         piped = raw.decode("utf-8", "replace").strip()
     return "\n\n".join(text for text in (prompt, piped) if text and text.strip()) or None
 

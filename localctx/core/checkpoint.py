@@ -19,14 +19,16 @@ from localctx.core.messages import (
     Interjection,
     Message,
     Said,
+    Step,
     ToolCall,
     ToolCycle,
     Words,
     plain,
 )
+from localctx.core.transcript import FOREIGN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 __all__ = [
     "HEADINGS",
@@ -182,10 +184,8 @@ def machine_half(covered: History, through: int, room: int, size: Callable[[str]
     """
     old = covered.checkpoint or Checkpoint(0, "machine")
     words, unsaid = _keep_words(old, covered, words_budget(room), size)
-    facts = old.facts
-    for _, unit in covered.units():
-        if isinstance(unit, ToolCycle):
-            facts = _learn(facts, unit)
+    cycles = [unit for _, unit in covered.units() if isinstance(unit, ToolCycle)]
+    facts = _learnt(old.facts, cycles)
     sections = dict(old.sections)
     if last := _last_said(covered, size):
         sections["in_progress"] = (last,)
@@ -226,7 +226,7 @@ def _user_words(unit: object) -> Words | None:
     message = unit.message if isinstance(unit, Interjection) else unit
     if not isinstance(message, Message):
         return None
-    text = plain(message.content)
+    text = plain(message.content) or (message.extra if message.role == FOREIGN else "")
     return Words(message.seq, text if message.role == "user" or not text else f"[{message.role}] {text}")
 
 
@@ -237,37 +237,52 @@ _LONG = 80
 _LONGEST_NAME = 300
 
 
-def _learn(facts: Facts, cycle: ToolCycle) -> Facts:
-    for call in cycle.calls:
-        result = next((plain(r.content) for r in cycle.results if r.call_id == call.id), None)
-        facts = _learn_call(facts, call, result)
-    return facts
+def _learnt(facts: Facts, cycles: Iterable[ToolCycle]) -> Facts:
+    """The facts with what the calls say, each once, in the order in which it was first seen."""
+    lists = {name: dict.fromkeys(getattr(facts, name)) for name in _FACT_TITLES}
+    last = facts.last_action
+    for cycle in cycles:
+        results = {result.call_id: plain(result.content) for result in cycle.results}
+        for call in cycle.calls:
+            for name, said in _said_by(call, results.get(call.id)):
+                lists[name][said] = None
+            last = _action(call) or last
+    return Facts(**{name: tuple(values) for name, values in lists.items()}, last_action=last)
 
 
-def _learn_call(facts: Facts, call: ToolCall, result: str | None) -> Facts:
+def _said_by(call: ToolCall, result: str | None) -> Iterator[tuple[str, str]]:
+    """What one call says, and in which list of facts it belongs."""
+    texts = _texts(call)
+    if result is not None and result.lower().startswith("error"):
+        yield "errors", f"{_action(call)}: {_clip(result)}"
+        return
+    target = "modified" if _WRITERS.search(call.name) else "read"
+    for key, value in texts.items():
+        if _PATH_KEYS.match(key) and _short(value):
+            yield target, value
+        elif value.startswith(("http://", "https://")) and _short(value):
+            yield "sources", value
+    if _RUNNERS.search(call.name) and (command := texts.get("command") or texts.get("cmd")):
+        outcome = _clip((result or "").strip().splitlines()[-1]) if (result or "").strip() else "no output"
+        yield "commands", f"{_clip(command)} -> {'no result' if result is None else outcome}"
+
+
+def _texts(call: ToolCall) -> dict[str, str]:
+    """The arguments of a call that are text; none where they cannot be read."""
     try:
         arguments = json.loads(call.arguments)
-    except ValueError:
-        return facts
-    if not isinstance(arguments, dict):
-        return facts
-    texts = {key: value for key, value in arguments.items() if isinstance(value, str)}
-    action = f"{call.name}({_clip(', '.join(texts.values()))})"
-    failed = result is not None and result.lower().startswith("error")
-    if failed:
-        return replace(facts, errors=_with(facts.errors, f"{action}: {_clip(str(result))}"), last_action=action)
-    paths = [value for key, value in texts.items() if _PATH_KEYS.match(key) and _short(value)]
-    target = "modified" if _WRITERS.search(call.name) else "read"
-    facts = replace(facts, **{target: _with(getattr(facts, target), *paths)}, last_action=action)
-    if _RUNNERS.search(call.name) and (command := texts.get("command") or texts.get("cmd")):
-        outcome = _clip((result or "no result").strip().splitlines()[-1] if (result or "").strip() else "no output")
-        facts = replace(facts, commands=_with(facts.commands, f"{_clip(command)} -> {outcome}"))
-    return replace(
-        facts,
-        sources=_with(
-            facts.sources, *(v for v in texts.values() if v.startswith(("http://", "https://")) and _short(v))
-        ),
+    except (ValueError, RecursionError):
+        return {}
+    return (
+        {key: value for key, value in arguments.items() if isinstance(value, str)}
+        if isinstance(arguments, dict)
+        else {}
     )
+
+
+def _action(call: ToolCall) -> str:
+    texts = _texts(call)
+    return f"{call.name}({_clip(', '.join(texts.values()))})" if texts or call.arguments.strip() in {"", "{}"} else ""
 
 
 def _short(text: str) -> bool:
@@ -318,7 +333,7 @@ def transcript(history: History) -> list[str]:
     return texts + [_transcribed(unit) for _, unit in history.units()]
 
 
-def _transcribed(unit: object) -> str:
+def _transcribed(unit: Message | Step) -> str:
     match unit:
         case Message():
             return f"[{unit.role}]\n{plain(unit.content)}"
@@ -330,7 +345,6 @@ def _transcribed(unit: object) -> str:
             calls = [f"[call {call.name}] {call.arguments}" for call in unit.calls]
             results = [f"[result {result.call_id}]\n{plain(result.content)}" for result in unit.results]
             return "\n".join([f"[assistant]\n{plain(unit.content)}", *calls, *results])
-    return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,6 +394,7 @@ _TITLE = re.compile(
     r"^(?P<mark>#{1,6}\s|\*\*)?[\s*]*(?:\d+[.)]\s*)?(?P<title>[A-Za-z&][A-Za-z& ]*?)[*\s]*(?::(?P<rest>.*))?$"
 )
 _BULLET = re.compile(r"^(?:[-*•+]\s+|\d{1,3}[.)]\s+)")
+_LONGEST_ITEM = 600
 _NOTHING = frozenset({"none", "none.", "(none)", "n/a", "```"})
 
 
@@ -387,7 +402,8 @@ def _from_headings(answer: str) -> Sections:
     """The items under each heading that is known; a heading that is not known closes the one before it."""
     sections = dict[str, list[str]]()
     items: list[str] | None = None
-    for line in answer.splitlines():
+    for long_line in answer.splitlines():
+        line = long_line[:_LONGEST_ITEM]
         title = _TITLE.match(line.strip())
         key = _TITLES.get(title["title"].strip().lower().replace(" and ", " & ")) if title else None
         text = line.strip()
@@ -409,7 +425,22 @@ _CLAIM = re.compile(
 
 def _grounded(items: tuple[str, ...], haystack: str) -> tuple[str, ...]:
     numbers = _plain_number(haystack)
-    return tuple(item for item in items if all(c in haystack or _plain_number(c) in numbers for c in _claims(item)))
+    return tuple(
+        item
+        for item in items
+        if all(c in haystack or _plain_number(c) in numbers for c in _claims(item)) and _heard(item, haystack)
+    )
+
+
+_LONG_WORD = re.compile(r"[^\W\d_]{6,}")
+_STEM = 5
+_HEARD_SHARE, _FEW_WORDS = 0.4, 3
+
+
+def _heard(item: str, haystack: str) -> bool:
+    """Whether enough of an item's long words, by their stems, occur in the source: else it tells another story."""
+    stems = [word[:_STEM] for word in _LONG_WORD.findall(item.lower())]
+    return len(stems) < _FEW_WORDS or sum(stem in haystack for stem in stems) >= _HEARD_SHARE * len(stems)
 
 
 def _claims(item: str) -> list[str]:

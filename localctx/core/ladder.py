@@ -95,7 +95,9 @@ class Policy:
         for (one, low), (other, high) in zip([("0", 0.0), *order], [*order, ("1", 1.0)], strict=True):
             if not low < high:
                 shown = ", ".join(f"{name} {value:g}" for name, value in order)
-                raise Misuse(f"thresholds must rise strictly from 0 to 1 ({shown}): {one} is not below {other}")
+                raise Misuse(
+                    f"thresholds are shares, such as 0.7, that rise from 0 to 1 ({shown}): {one} is not below {other}"
+                )
 
     def threshold(self, rung: Rung) -> float:
         """The share of the window at which a rung is due."""
@@ -370,4 +372,7 @@ def trim(history: History, budget: Budget, policy: Policy, size: Callable[[str],
 def least(history: History, budget: Budget, size: Callable[[str], int]) -> History:
     """The smallest that a history can be made without losing its newest unit: for asking whether that fits at all."""
     cut = choose_cut(history, 0, size)
-    return history if cut is None else apply(history, Compacted(checkpoint_at(history, cut, budget, size)))
+    if cut is None:
+        return history
+    effect = Compacted(checkpoint_at(history, cut, budget, size))
+    return apply(history, effect) if freed(history, effect, size) > 0 else history

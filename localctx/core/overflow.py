@@ -104,7 +104,7 @@ def _numbers(kind: Kind, patterns: tuple[str, ...], text: str) -> Verdict | None
     found = next((match for pattern in patterns if (match := re.search(pattern, text))), None)
     if found is None:
         return None
-    said = {name: int(value) for name, value in found.groupdict().items() if value is not None}
+    said = {name: int(value) for name, value in found.groupdict().items()}
     limit, prompt = said.get("limit", said.get("exclusive")), said.get("prompt", said.get("least"))
     if kind is Kind.OUTPUT_CAP and prompt is not None and limit is not None and prompt >= limit:
         kind = Kind.PROMPT_TOO_LONG

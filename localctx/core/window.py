@@ -25,8 +25,8 @@ __all__ = [
     "Source",
     "Status",
     "assume",
-    "lowered",
     "reconcile",
+    "reread",
 ]
 
 ASSUMED_TOKENS = 4096
@@ -91,7 +91,8 @@ def reconcile(
     """The effective window that the readings add up to.
 
     A served window is never capped by what is trained or advertised; those cap only a pin or a setting that the server
-    has not confirmed. A pin lowers a served window. Where a pin makes the server load again (`pin_reloads`, Ollama), it
+    has not confirmed, and a catalog, whose listings are services' own, only where nobody says what is trained. A pin lowers
+    a served window, and a configured one that it cannot change. Where a pin makes the server load again (`pin_reloads`, Ollama), it
     replaces the served one and stays provisional until the server confirms it. The ceiling only lowers.
     `reply_margin` is how many tokens of the window no prompt may use.
     """
@@ -104,10 +105,11 @@ def reconcile(
     return EffectiveWindow(tokens, confidence, max(tokens - reply_margin, 0), ceiling, decided, known)
 
 
-def lowered(window: EffectiveWindow, reading: Reading) -> EffectiveWindow:
-    """The window with what a server has shown beside what it said."""
+def reread(window: EffectiveWindow, *readings: Reading, pin_reloads: bool = False) -> EffectiveWindow:
+    """The window with more readings: what a catalog advertises, or what a server has shown beside what it said."""
     margin = 1 if window.tokens is None or window.max_prompt is None else window.tokens - window.max_prompt
-    return reconcile((*window.readings, reading), ceiling=window.ceiling, reply_margin=margin)
+    every = (*window.readings, *readings)
+    return reconcile(every, ceiling=window.ceiling, pin_reloads=pin_reloads, reply_margin=margin)
 
 
 def assume(window: EffectiveWindow) -> EffectiveWindow:
@@ -122,13 +124,15 @@ def assume(window: EffectiveWindow) -> EffectiveWindow:
 def _decide(known: tuple[Reading, ...], *, pin_reloads: bool) -> tuple[Reading | None, Confidence]:
     served = _least(known, Source.SERVED, Source.MEASURED)
     pinned, configured = _least(known, Source.PINNED), _least(known, Source.CONFIGURED)
+    if pinned is not None and not pin_reloads:
+        pinned = _lower(pinned, configured)
     if served is not None and not (pin_reloads and pinned is not None and pinned.tokens != served.tokens):
         return (_lower(served, pinned), Confidence.SERVED)
     unconfirmed = pinned or configured
     if unconfirmed is None:
         return None, Confidence.UNKNOWN
-    caps = (Source.TRAINED, Source.ADVERTISED) if pinned else (Source.TRAINED,)
-    return _lower(unconfirmed, _least(known, *caps)), Confidence.PROVISIONAL
+    cap = _least(known, Source.TRAINED) or (_least(known, Source.ADVERTISED) if pinned else None)
+    return _lower(unconfirmed, cap), Confidence.PROVISIONAL
 
 
 def _least(known: tuple[Reading, ...], *sources: Source) -> Reading | None:

@@ -88,6 +88,12 @@ class Header:
     metadata: Mapping[str, Value]
     weights: Weights
 
+    @property
+    def trained(self) -> int | None:
+        """The window that the weights support, in tokens, if the file says it."""
+        length = self.metadata.get(f"{self.metadata.get('general.architecture')}.context_length")
+        return length if isinstance(length, int) and length > 0 else None
+
 
 def read(path: Path) -> Header:
     """The header of a GGUF file, and of its other parts if it was split.

@@ -13,7 +13,7 @@ from localctx.errors import MissingExtra, ModelMissing, ServerFailed
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["DEFAULT_WINDOW", "Embedded", "available", "start"]
+__all__ = ["DEFAULT_WINDOW", "Embedded", "available", "missing", "start", "version"]
 
 DEFAULT_WINDOW = 8192
 """The window that is asked for without a pin: what the default model was trained with. llama.cpp lowers it to a shorter
@@ -27,6 +27,21 @@ def available() -> bool:
     from importlib.util import find_spec  # noqa: PLC0415
 
     return find_spec("xllamacpp") is not None
+
+
+def version() -> str | None:
+    """The version of the package that brings the server."""
+    from importlib import metadata  # noqa: PLC0415  only for people who look
+
+    try:
+        return metadata.version("xllamacpp")
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def missing(why: str) -> MissingExtra:
+    """The error that says how to install that package."""
+    return MissingExtra("embedded", "xllamacpp", why)
 
 
 @dataclass(slots=True)
@@ -49,12 +64,12 @@ async def start(path: Path, *, name: str, window: int, threads: int) -> Embedded
     where llama.cpp cannot load it.
     """
     _check(path)
-    return await anyio.to_thread.run_sync(_start, path, name, window, threads)
+    return await anyio.to_thread.run_sync(_start, path, name, window, threads, abandon_on_cancel=True)
 
 
 def _check(path: Path) -> None:
     if not available():
-        raise MissingExtra("embedded", "the embedded runtime")
+        raise missing("the embedded runtime")
     try:
         with path.open("rb") as file:
             magic = file.read(len(_MAGIC))

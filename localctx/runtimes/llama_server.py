@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import re
+from contextlib import aclosing
 from functools import partial
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Annotated
@@ -19,7 +20,7 @@ from localctx.runtimes.http import Answer, address, ask, client
 from localctx.runtimes.server import Pins, Server, decoded, probed, served, trouble
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncGenerator, Sequence
 
     import httpx
 
@@ -115,15 +116,16 @@ class LlamaServer:
         self._counts = answer.status not in {200, 404, 405, 501}
         return None
 
-    async def chat(self, request: Request) -> AsyncIterator[Piece]:
+    async def chat(self, request: Request) -> AsyncGenerator[Piece, None]:
         """Streams a reply."""
         body: dict[str, object] = self._body(request.messages) | {"max_tokens": request.max_tokens}
         wishes = {"temperature": request.temperature, "frequency_penalty": request.frequency_penalty}
         body |= {name: value for name, value in wishes.items() if value is not None}
         if request.outline is not None:
             body["grammar"] = _grammar(request.outline)
-        async for piece in openai_chat.stream(self._http, "/v1/chat/completions", body):
-            yield piece
+        async with aclosing(openai_chat.stream(self._http, "/v1/chat/completions", body)) as pieces:
+            async for piece in pieces:
+                yield piece
 
     async def close(self) -> None:
         """Closes the connections."""
@@ -135,7 +137,10 @@ class LlamaServer:
 
 async def read(server: Server, pins: Pins, kind: str = "llama-server") -> ServerReport | None:
     """The report of a llama-server; None where another program answers. Loads and wakes nothing."""
-    answer = await server.get("/props")
+    try:
+        answer = await server.get("/props")
+    except LocalctxError:
+        return None
     if answer.headers.get("server", "").startswith("llama.cpp") and (report := trouble(kind, server.url, answer)):
         return report
     if not _is_llama(answer):
@@ -146,7 +151,7 @@ async def read(server: Server, pins: Pins, kind: str = "llama-server") -> Server
         text = f"{server.url} answers /props or /v1/models in a form that cannot be read ({error}); check the port"
         return ServerReport(kind, server.url, Status.ERROR, error=text)
     models = tuple(_model(model, props, pins, kind) for model in listed.data)
-    return ServerReport(kind, server.url, Status.UP, props.build_info, models=models)
+    return ServerReport(kind, server.url, Status.UP, _version(props), models=models)
 
 
 def _model(model: _Model, props: _Props, pins: Pins, kind: str) -> ModelReport:
@@ -170,6 +175,11 @@ def _model(model: _Model, props: _Props, pins: Pins, kind: str) -> ModelReport:
         model_bytes=max(meta.size, 0) or None,
         warnings=_advice(window, slots or 1, props.chat_template_caps),
     )
+
+
+def _version(props: _Props) -> str | None:
+    """The build; a server that does not know its own says `b0-unknown`."""
+    return None if "unknown" in (props.build_info or "unknown") else props.build_info
 
 
 def _served(meta: _Meta, props: _Props, kind: str, *, router: bool) -> Reading:

@@ -18,7 +18,7 @@ from localctx.runtimes.openai_chat import refuse
 from localctx.runtimes.server import Pins, Server, probed
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncGenerator, Sequence
 
     import httpx
 
@@ -88,7 +88,7 @@ class OllamaServer:
         """None: Ollama has no such endpoint."""
         return None
 
-    async def chat(self, request: Request) -> AsyncIterator[Piece]:
+    async def chat(self, request: Request) -> AsyncGenerator[Piece, None]:
         """Streams a reply; a prompt that is too long is refused, never cut."""
         if self._num_ctx is None:
             await self.settle_window()

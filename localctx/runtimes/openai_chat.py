@@ -16,7 +16,7 @@ from localctx.runtimes.http import address, ask, body_of, client, sendable, tran
 from localctx.runtimes.server import Pins, Server, probed
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 
     import httpx
 
@@ -61,7 +61,7 @@ class _Chunk(msgspec.Struct):
     error: object = None
 
 
-async def stream(http: httpx.AsyncClient, path: str, body: Mapping[str, object]) -> AsyncIterator[Piece]:
+async def stream(http: httpx.AsyncClient, path: str, body: Mapping[str, object]) -> AsyncGenerator[Piece, None]:
     """The pieces of a streamed reply; the last is `Finished`. Raises what `Runtime.chat` promises."""
     request = {**body, "stream": True, "stream_options": {"include_usage": True}}
     end = _End()
@@ -206,7 +206,7 @@ class OpenAIServer:
         self._counts = answer.status in {401, 429, 503}
         return None
 
-    async def chat(self, request: Request) -> AsyncIterator[Piece]:
+    async def chat(self, request: Request) -> AsyncGenerator[Piece, None]:
         """Streams a reply."""
         body: dict[str, object] = {"model": self.model, "messages": list(request.messages)}
         wishes = {
@@ -215,8 +215,9 @@ class OpenAIServer:
             "frequency_penalty": request.frequency_penalty,
         }
         body |= {name: value for name, value in wishes.items() if value is not None}
-        async for piece in stream(self._http, "/v1/chat/completions", body):
-            yield piece
+        async with aclosing(stream(self._http, "/v1/chat/completions", body)) as pieces:
+            async for piece in pieces:
+                yield piece
 
     async def close(self) -> None:
         """Closes the connections."""

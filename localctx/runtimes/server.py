@@ -106,8 +106,10 @@ async def probed(
             return ServerReport(kind, server.url, Status.ERROR, error=str(error))
         if report is not None:
             return report
+    if kind is not None and (closed := trouble(kind, server.url, answer)):
+        return closed
     what = answer.headers.get("content-type", "no content type").partition(";")[0][:60]
-    text = f"{server.url} answers, but not as a {kind or 'model server'} ({hello}: HTTP {answer.status}, {what})"
+    text = f"{server.url} answers, but is no {kind or 'model server'} ({hello}: HTTP {answer.status}, {what})"
     return ServerReport(None, server.url, Status.ERROR, error=f"{text}; check the port")
 
 

@@ -35,6 +35,9 @@ class MemoryJournal:
         """All entries so far, in order."""
         return tuple(self._entries)
 
+    def leave(self) -> None:
+        """Nothing is kept."""
+
     def append(self, kind: str, body: Mapping[str, object], *, sync: bool = False) -> Entry:  # noqa: ARG002  the port's signature
         """Keeps one entry."""
         entry = Entry(_next(self._entries), _now(), kind, body)
@@ -105,6 +108,14 @@ class FileJournal:
         """Gives the file back; what was written stays."""
         self._file.close()
 
+    def leave(self) -> None:
+        """Closes a session; one in which nothing was said is no session, and goes."""
+        if not any(entry.type == "message" for entry in self._entries):
+            with contextlib.suppress(OSError):
+                self.path.unlink()
+                self.path.parent.rmdir()
+        self.close()
+
 
 class Sessions:
     """The sessions under a data directory."""
@@ -157,7 +168,7 @@ def _decoded(lines: list[bytes], path: Path) -> Iterator[Entry]:
     try:
         check_header(lines[0].decode("utf-8", "replace"))
     except JournalDamaged as error:
-        raise JournalDamaged(f"{path} line 1: {error}") from error
+        raise JournalDamaged(f"{path} line 1: {error}; restore it, or start anew without --continue") from error
     last = 0
     for number, line in enumerate(lines[1:], 2):
         try:

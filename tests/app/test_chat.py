@@ -368,5 +368,5 @@ async def test_a_resumed_session_keeps_its_system_prompt_and_says_so_once(talk: 
         await it.chat.ask("First.")
     for _ in range(2):
         async with talk(Fake(), journal=journal, system="Be brief.") as it:
-            assert [event.code for event in it.of(Notice)] == ["system-kept"]
+            assert [event.code for event in it.of(Notice)] == ["continued", "system-kept"]
             assert it.chat.session.history.messages() == 2

@@ -66,7 +66,7 @@ def test_ctrl_c_stops_the_reply_and_not_the_program(terminal: pexpect.spawn[str]
     fake.reply, fake.delay = "one two three four five six seven eight nine ten " * 20, 0.1
     ask(terminal, "Count.", "two three")
     terminal.sendintr()
-    terminal.expect("what was said is kept")
+    terminal.expect("nothing is lost")
     fake.reply, fake.delay = "Still here.", 0.0
     ask(terminal, "And now?", "Still here")
     terminal.expect(READY)

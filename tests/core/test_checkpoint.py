@@ -116,12 +116,12 @@ def test_words_stay_within_their_share_and_are_all_accounted_for(
         ),
         pytest.param(
             called("bash", {"cmd": "true"}, " "),
-            Facts(commands=("true -> no output",), last_action="bash(true)"),
+            Facts(commands=("true -> no result",), last_action="bash(true)"),
             id="command without output",
         ),
         pytest.param(
             called("bash", {"cmd": "true"}, None),
-            Facts(commands=("true -> no output",), last_action="bash(true)"),
+            Facts(commands=("true -> no result",), last_action="bash(true)"),
             id="command that never ended",
         ),
         pytest.param(

@@ -85,7 +85,15 @@ def test_a_message_comes_back_as_it_was() -> None:
     wire = {"role": "assistant", "content": "I was ab"}
     cut_off = project([entry(*message(wire, complete=False))])
     assert cut_off.turns[0].steps == (Said("I was ab", complete=False, seq=1),)
-    assert flatten(project([entry(*message(wire)), entry("message", seq=2)])) == [wire, None]
+    whole = project([entry(*message(wire)), entry("message", seq=2)])
+    assert whole.turns[0].steps[0] == Said("I was ab", seq=1)
+    assert flatten(whole) == [wire, None]
+
+
+def test_a_line_is_readable_and_says_its_own_number() -> None:
+    line = encode(entry("notice", {"text": "für 語", "seq": 9, "type": "x"}))
+    assert "für 語" in line
+    assert decode(line) == entry("notice", {"text": "für 語"})
 
 
 # --- what was begun -------------------------------------------------------------------------------------------------

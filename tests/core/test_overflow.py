@@ -49,7 +49,14 @@ WRAPPED = json.dumps({"error": {"message": TOO_LONG}})
         pytest.param(403, {"error": "not yours"}, Kind.UNAUTHORIZED, id="another's key"),
         pytest.param(404, {"error": "nothing here"}, Kind.MODEL_MISSING, id="no such path"),
         pytest.param(400, {"error": "model 'qwen3:8b' not found"}, Kind.MODEL_MISSING, id="no such model"),
-        pytest.param(429, {"error": "slow down"}, Kind.RETRY, id="too many"),
+        pytest.param(400, {}, Kind.BAD_REQUEST, id="a refusal without a word"),
+        *(
+            pytest.param(status, {"error": "later"}, Kind.RETRY, id=f"status {status}")
+            for status in (429, 502, 503, 504)
+        ),
+        pytest.param(
+            500, {"error": {"message": "full", "n_ctx": 8_192}}, Kind.SERVER_ERROR, id="one number proves nothing"
+        ),
         pytest.param(500, {"error": "CUDA error: out of memory"}, Kind.SERVER_MEMORY, id="memory"),
         pytest.param(400, {"type": "error", "message": TOO_LONG}, Kind.PROMPT_TOO_LONG, id="a body that is an error"),
         pytest.param(400, {"error": f"upstream said {WRAPPED}"}, Kind.PROMPT_TOO_LONG, id="wrapped as text"),
@@ -60,6 +67,19 @@ WRAPPED = json.dumps({"error": {"message": TOO_LONG}})
 )
 def test_kinds(status: int, body: object, kind: Kind) -> None:
     assert classify(status, body).kind is kind
+
+
+def test_a_cap_on_the_output_without_the_size_of_the_prompt() -> None:
+    verdict = classify(400, {"error": {"message": "max_tokens=9000 cannot be greater than max_model_len=8192"}})
+    assert (verdict.kind, verdict.limit, verdict.output) == (Kind.OUTPUT_CAP, 8_192, 9_000)
+    assert verdict.output_that_fits is None
+
+
+@pytest.mark.parametrize(("prompt", "kind"), [(4_095, Kind.OUTPUT_CAP), (4_096, Kind.PROMPT_TOO_LONG)])
+def test_a_prompt_that_leaves_no_token_for_the_reply_is_too_long(prompt: int, kind: Kind) -> None:
+    asked = f"you requested {prompt + 9} tokens ({prompt} in the messages, 9 in the completion)"
+    body = {"error": f"This model's maximum context length is 4096 tokens. However, {asked}."}
+    assert classify(400, body).kind is kind
 
 
 @pytest.mark.parametrize(("wraps", "limit"), [(0, 8_192), (1, 8_192), (4, 8_192), (9, None)])

@@ -52,6 +52,11 @@ def test_nothing_is_wrong_with_a_clean_conversation(wire: list[object]) -> None:
             {1: "calls that no server takes: each needs its own id, the type function, a name, and arguments as text"},
             id="doubled id",
         ),
+        pytest.param(
+            [ASKED, CALLED | {"tool_calls": [{"function": {"name": "read", "arguments": {}}}]}],
+            {1: "calls that no server takes: each needs its own id, the type function, a name, and arguments as text"},
+            id="calls of another dialect",
+        ),
     ],
 )
 def test_complaints(wire: list[object], complaints: dict[int, str]) -> None:

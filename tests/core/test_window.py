@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localctx.core.window import Budget, Confidence, Reading, Source, assume, reconcile
+from localctx.core.window import Budget, Confidence, Reading, Source, assume, reconcile, reread
 from tests.cases import case, joined
 
 SERVED, MEASURED, PINNED, CONFIGURED, TRAINED, ADVERTISED = (
@@ -124,6 +124,22 @@ def test_a_window_is_one_of_its_readings_under_the_ceiling(
         assert window.tokens == min(free.tokens, ceiling)
         assert free.tokens in {reading.tokens for reading in free.readings}
         assert window.max_prompt == max(window.tokens - margin, 0)
+
+
+@pytest.mark.parametrize(
+    ("statements", "shown", "tokens"),
+    [
+        pytest.param({"served": 32_768}, 8_192, 8_192, id="less than it said"),
+        pytest.param({"served": 32_768}, 65_536, 32_768, id="never more"),
+        pytest.param({}, 8_192, 8_192, id="anything where it said nothing"),
+    ],
+)
+def test_what_a_server_shows_lowers_what_it_said(statements: dict[str, int], shown: int, tokens: int) -> None:
+    window = reconcile(said(**statements), ceiling=60_000, reply_margin=6)
+    after = reread(window, Reading(MEASURED, shown, "refused"))
+    margin = 6 if window.tokens else 1
+    assert (after.tokens, after.max_prompt, after.ceiling) == (tokens, tokens - margin, 60_000)
+    assert after.confidence is Confidence.SERVED
 
 
 @pytest.mark.parametrize(("ceiling", "tokens"), [(None, 4_096), (2_048, 2_048), (60_000, 4_096)])

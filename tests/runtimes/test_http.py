@@ -77,12 +77,12 @@ async def chat(url: str) -> LocalctxError:
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
-        ("html", "not as a (llama-|model )server.*text/html"),
-        ("garbage", "not as a (llama-|model )server"),
+        ("html", "is no (llama-|model )server.*text/html"),
+        ("garbage", "is no (llama-|model )server"),
         ("not_http", "does not talk as a model server does|broke off without an answer"),
-        ("truncated_json", "not as a (llama-|model )server"),
+        ("truncated_json", "is no (llama-|model )server"),
         ("huge_json", "larger than any that a runtime gives"),
-        ("redirect_loop", "not as a (llama-|model )server.*HTTP 302"),
+        ("redirect_loop", "is no (llama-|model )server.*HTTP 302"),
     ],
 )
 async def test_what_is_no_model_server_is_called_so(fault: str, message: str) -> None:

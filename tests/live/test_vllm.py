@@ -1,0 +1,69 @@
+"""A real vLLM, with a window of 2,048 tokens, at the address that VLLM_URL names."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+
+import httpx
+import pytest
+
+from localctx.core.window import Confidence, Reading, Source, Status
+from localctx.runtimes.detect import Detector
+from localctx.runtimes.server import Pins
+
+URL = os.environ.get("VLLM_URL", "")
+WINDOW = 2048
+
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.live_vllm,
+    pytest.mark.skipif(not URL, reason="VLLM_URL names no vLLM to talk to, such as http://127.0.0.1:8000"),
+]
+
+
+@pytest.fixture
+async def http() -> AsyncIterator[httpx.AsyncClient]:
+    async with httpx.AsyncClient(base_url=URL, timeout=120, trust_env=False) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("pin", [None, 512, 4096])
+async def test_it_is_read_as_it_is_served(pin: int | None) -> None:
+    detector = Detector(URL, pins=Pins(Reading(Source.PINNED, pin, "--num-ctx") if pin else None))
+    try:
+        report = await detector.probe()
+    finally:
+        await detector.close()
+    assert (report.runtime, report.status, report.error) == ("vllm", Status.UP, None)
+    assert report.version
+    for model in report.models:
+        window = model.window
+        tokens = min(pin or WINDOW, WINDOW)
+        assert (window.tokens, window.max_prompt, window.confidence) == (tokens, tokens - 1, Confidence.SERVED)
+        assert Reading(Source.SERVED, WINDOW, "vllm /v1/models max_model_len") in window.readings
+        assert model.loaded
+        assert model.shared_pool is not None
+        assert model.shared_pool >= WINDOW
+        assert ("clamped" in {advice.code for advice in model.warnings}) == ((pin or 0) > WINDOW)
+
+
+async def test_the_pool_is_what_the_server_counts_in(http: httpx.AsyncClient) -> None:
+    """Blocks that requests can have are one fewer than there are."""
+    metrics = (await http.get("/metrics")).text
+    (line,) = [line for line in metrics.splitlines() if line.startswith("vllm:cache_config_info{")]
+    labels = dict(
+        part.split("=", 1) for part in line[line.index("{") + 1 : line.rindex("}")].split('",') if "=" in part
+    )
+    blocks, size = (int(labels[name].strip('"')) for name in ("num_gpu_blocks", "block_size"))
+    report = await Detector(URL).probe()
+    assert {model.shared_pool for model in report.models} == {(blocks - 1) * size}
+
+
+@pytest.mark.parametrize(("more", "status"), [(0, 200), (1, 400)])
+async def test_the_longest_prompt_is_the_longest(http: httpx.AsyncClient, more: int, status: int) -> None:
+    (model, *_) = (await Detector(URL).probe()).models
+    assert model.window.max_prompt is not None
+    prompt = [1 + number % 1000 for number in range(model.window.max_prompt + more)]
+    said = await http.post("/v1/completions", json={"model": model.id, "prompt": prompt, "max_tokens": 1})
+    assert said.status_code == status, said.text
