@@ -25,8 +25,6 @@ def main() -> None:
             sys.exit(error.exit_code)
     except KeyboardInterrupt:
         _leave("localctx: interrupted", _INTERRUPTED)
-    except BrokenPipeError:
-        _leave("", 0)  # whoever read has seen enough
     except OSError as error:
         _leave(f"localctx: cannot write or read ({error.strerror or error}); look at where the output goes", _FAILED)
 

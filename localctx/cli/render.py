@@ -60,10 +60,17 @@ def begin_log(path: Path | None, *, verbose: bool) -> None:
 
 
 def out(text: str, *, end: str = "\n") -> None:
-    """Prints what was asked for. Raises `LocalctxError` where there is nowhere to print it."""
+    """Prints what was asked for. Raises `LocalctxError` where there is nowhere to print it.
+
+    A reader that has seen enough (`| head`) ends the program in good order.
+    """
     if sys.stdout is None:
         raise LocalctxError("the standard output is closed: there is nowhere to print the answer")
-    print(_printable(text, sys.stdout.encoding), end=end, flush=True)
+    try:
+        print(_printable(text, sys.stdout.encoding), end=end, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(0) from None
 
 
 def note(text: str) -> None:

@@ -370,3 +370,13 @@ async def test_a_resumed_session_keeps_its_system_prompt_and_says_so_once(talk: 
         async with talk(Fake(), journal=journal, system="Be brief.") as it:
             assert [event.code for event in it.of(Notice)] == ["continued", "system-kept"]
             assert it.chat.session.history.messages() == 2
+
+
+async def test_a_window_that_changes_while_one_talks_is_said(talk: Start) -> None:
+    async with talk(Fake(n_ctx=4096)) as it:
+        await it.chat.ask("First.")
+        it.fake.n_ctx = 1024
+        await it.chat.ask("Second.")
+        (said,) = [event.text for event in it.of(Notice) if event.code == "window-changed"]
+        assert said == "the window was 4,096 tokens and is 1,024 now"
+        assert it.chat.engine.budget.window == 1024

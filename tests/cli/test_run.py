@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -274,3 +275,83 @@ def test_errors_are_events_for_scripts(localctx: Run) -> None:
     event = json.loads(done.stdout)
     assert event["type"] == "error"
     assert event["exit_code"] == done.returncode == 3
+
+
+# --- where the output goes ------------------------------------------------------------------------------------------
+
+
+def shell(line: str, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        ["/bin/bash", "-c", line.replace("localctx", f"{sys.executable} -m localctx")],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert "Traceback" not in done.stderr, done.stderr
+    return done
+
+
+def test_a_reader_that_has_seen_enough_ends_it_quietly(environment: dict[str, str], fake: Fake, tmp_path: Path) -> None:
+    fake.reply, fake.delay = "one two three four five " * 200, 0.002
+    done = shell(f"set -o pipefail; localctx run hi --url {fake.url} </dev/null | head -c 8", environment)
+    assert (done.returncode, done.stdout) == (0, "one two ")
+    last = [line for line in journal(tmp_path) if line.get("type") == "message"][-1]
+    assert last["complete"] is False
+
+
+@pytest.mark.parametrize("command", ["run hi --ephemeral --url {url}", "models list", "--help"])
+def test_a_full_disk_behind_stdout_is_one_line(environment: dict[str, str], fake: Fake, command: str) -> None:
+    done = shell(f"localctx {command.format(url=fake.url)} </dev/null >/dev/full", environment)
+    assert done.returncode == 1
+    assert "No space left" in complaint(done.stderr)
+
+
+@pytest.mark.parametrize(("closed", "code"), [("<&-", 0), (">&-", 1), ("2>&-", 0)])
+def test_a_closed_stream_is_no_crash(environment: dict[str, str], fake: Fake, closed: str, code: int) -> None:
+    done = shell(f"localctx run hi --ephemeral --url {fake.url} {closed}", environment | {"PYTHONFAULTHANDLER": ""})
+    assert done.returncode == code
+
+
+@pytest.mark.parametrize("seconds", [0.15, 0.3, 0.6])
+def test_an_early_ctrl_c_leaves_no_traceback(environment: dict[str, str], seconds: float) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "localctx", "probe", "--watch"],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as child:
+        time.sleep(seconds)
+        child.send_signal(signal.SIGINT)
+        _, error = child.communicate(timeout=20)
+    if b"localctx/__main__.py" in error or b"localctx: interrupted" in error:
+        assert child.returncode == 130
+        assert b"Traceback" not in error
+
+
+def test_binary_input_is_refused(environment: dict[str, str], fake: Fake) -> None:
+    done = shell(f"head -c 3000 {sys.executable} | localctx run 'What is it?' --url {fake.url}", environment)
+    assert done.returncode == 2
+    assert "binary" in complaint(done.stderr)
+
+
+def test_a_pin_that_is_not_met_and_a_reply_that_is_cut_are_said(localctx: Run, fake: Fake) -> None:
+    fake.reply = "one two three four five"
+    done = localctx("run", "Hi.", "--url", fake.url, "--num-ctx", "100000", "--max-tokens", "2")
+    assert "100,000 tokens were asked for (--num-ctx); 4,096 are to be had" in done.stderr
+    assert "cut off at 2 tokens" in done.stderr
+
+
+def test_a_session_in_which_nothing_was_said_is_none(localctx: Run, fake: Fake, tmp_path: Path) -> None:
+    fake.api_key = "right"
+    assert localctx("run", "Hi.", "--url", fake.url).returncode == 2
+    assert list((tmp_path / "data" / "sessions").iterdir()) == []
+
+
+def test_a_server_that_was_restarted_with_another_window_is_noticed(localctx: Run, fake: Fake) -> None:
+    localctx("run", "First.", "--url", fake.url, "--session", "mine")
+    fake.n_ctx = 1024
+    done = localctx("run", "Second.", "--url", fake.url, "--session", "mine")
+    assert "window 1,024 tokens, served" in done.stderr

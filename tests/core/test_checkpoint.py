@@ -116,7 +116,7 @@ def test_words_stay_within_their_share_and_are_all_accounted_for(
         ),
         pytest.param(
             called("bash", {"cmd": "true"}, " "),
-            Facts(commands=("true -> no result",), last_action="bash(true)"),
+            Facts(commands=("true -> no output",), last_action="bash(true)"),
             id="command without output",
         ),
         pytest.param(
@@ -435,3 +435,12 @@ def test_the_words_of_the_system_in_between_survive(size: Size) -> None:
         ]
     ).history
     assert "[developer] no network" in render(machine_half(history, 3, 4_096, size))
+
+
+def test_another_story_is_struck() -> None:
+    answer = (
+        "## Goal\n- Create a blog that will help people to learn about the different types of art.\n"
+        "## Next Steps\n- Follow the river Heron.\n"
+    )
+    refused = accept(answer, "stop", called_tools=False, source=["tell me about rivers", "my project is called Heron"])
+    assert refused == Refused("nothing in it stands in its source")
