@@ -54,10 +54,9 @@ def update() -> None:
 
 
 def _store() -> Catalog:
-    from localctx.stores.catalog import Catalog
-    from localctx.wiring import home
+    from localctx.wiring import catalog
 
-    return Catalog(home() / "catalog.json")
+    return catalog()
 
 
 def _missing(store: Catalog, model: str) -> str:

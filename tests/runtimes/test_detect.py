@@ -6,7 +6,7 @@ import pytest
 
 from localctx.core.window import Status
 from localctx.runtimes.detect import READERS, Detector
-from localctx.wiring import DEFAULT_ADDRESSES
+from localctx.wiring.probing import DEFAULT_ADDRESSES
 from tests.fakes.llama_server import Fake as FakeLlama
 from tests.fakes.llama_server import running as running_llama
 from tests.fakes.ollama import Fake, running

@@ -1,0 +1,181 @@
+"""A chat with the model that the settings name, wherever that is."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from localctx.app.chat import Chat, Wishes
+from localctx.app.patience import while_loading
+from localctx.app.probe import probe as probe_all
+from localctx.core.events import Notice
+from localctx.core.window import ModelReport, ServerReport, Status
+from localctx.errors import (
+    Misuse,
+    ModelMissing,
+    NotARuntime,
+    NothingFound,
+    ServerFailed,
+    ServerLoading,
+    Unauthorized,
+    Unreachable,
+)
+from localctx.runtimes.ollama_chat import OllamaServer
+from localctx.tokenizers.estimate import ClassEstimate
+from localctx.wiring.inside import PREFIX, started
+from localctx.wiring.places import journal, model_store, policy, settings
+from localctx.wiring.probing import Talking, detector, runtime_of, usual_addresses, wanted
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from localctx.config import Settings
+    from localctx.core.events import Event
+    from localctx.ports import Journal, Prober
+
+__all__ = ["connect", "open_chat"]
+
+
+@asynccontextmanager
+async def connect(
+    emit: Callable[[Event], None] = lambda _event: None, *, ephemeral: bool = True, **flags: object
+) -> AsyncIterator[Chat]:
+    """A chat with the model that `flags` name (as the settings are called), told to `emit` as it happens."""
+    async with open_chat(settings(flags), journal(ephemeral=ephemeral), emit, lambda _done, _total: None) as chat:
+        yield chat
+
+
+@asynccontextmanager
+async def open_chat(
+    given: Settings, kept: Journal, emit: Callable[[Event], None], progress: Callable[[int, int], None]
+) -> AsyncIterator[Chat]:
+    """A chat with the model that the settings name, kept in a journal."""
+    async with _connection(given, emit, progress) as (runtime, model):
+        yield Chat(
+            runtime,
+            model,
+            journal=kept,
+            estimator=ClassEstimate(),
+            policy=policy(given),
+            emit=emit,
+            system=_text_or_file(given.system or ""),
+            wishes=Wishes(given.max_tokens, given.temperature),
+        )
+
+
+_MOST_SYSTEM = 4 * 2**20
+
+
+def _text_or_file(text: str) -> str:
+    """The text, or for `@FILE` what the file holds."""
+    if not text.startswith("@"):
+        return text
+    try:
+        with Path(text[1:]).expanduser().open(encoding="utf-8", errors="replace") as file:
+            return file.read(_MOST_SYSTEM).strip()
+    except OSError as error:
+        raise Misuse(
+            f"cannot read the system prompt {text[1:]} ({error.strerror or error}); name a file that is there"
+        ) from error
+
+
+@asynccontextmanager
+async def _connection(
+    given: Settings, emit: Callable[[Event], None], progress: Callable[[int, int], None]
+) -> AsyncIterator[tuple[Talking, ModelReport]]:
+    """The runtime that the settings name, or the one that answers, or, where nothing was named, the embedded one.
+
+    `progress` is told bytes done and in all while a model is fetched. What was started here is stopped at the end.
+    Raises `NothingFound`, `ModelMissing`, `Unauthorized`, `MissingExtra` and their kin.
+    """
+    url = None if _means_embedded(given) else given.url or await _answering(given)
+    if url is None:
+        if not _means_embedded(given):
+            emit(Notice("embedded", "no server answers at the usual addresses: using the embedded runtime"))
+        async with started(given, progress) as inside:
+            _, model = await _model_at(inside, "", given, emit)
+            inside.model = model.id
+            yield inside, model
+        return
+    target = detector(given, url)
+    try:
+        report, model = await _model_at(target, given.model or "", given, emit)
+    finally:
+        await target.close()
+    runtime = runtime_of(given, report)
+    runtime.model = model.id
+    try:
+        yield runtime, await runtime.settle_window() if isinstance(runtime, OllamaServer) else model
+    finally:
+        await runtime.close()
+
+
+def _means_embedded(given: Settings) -> bool:
+    if given.runtime == "embedded" and given.url is not None:
+        raise Misuse(
+            f"--runtime embedded and the address {given.url} ({given.origins['url']}) exclude each other; drop one"
+        )
+    if given.runtime is not None:
+        return given.runtime == "embedded"
+    name = (given.model or "").removeprefix(PREFIX)
+    known = name in {model.name for model in model_store().known}
+    return given.url is None and (known or name.endswith(".gguf") or (given.model or "").startswith(PREFIX))
+
+
+async def _answering(given: Settings) -> str | None:
+    """The first of the usual addresses that has the model and can be talked to.
+
+    Raises `NothingFound` where a model was named in vain.
+    """
+    detectors = [detector(given, url) for url in usual_addresses()]
+    try:
+        reports = await probe_all(detectors)
+    finally:
+        for each in detectors:
+            await each.close()
+    fit = [report.url for report in reports if wanted(report, given.model or "").models]
+    fit += [report.url for report in reports if report.status in {Status.LOADING, Status.UNAUTHORIZED}]
+    if not fit and (given.model or given.runtime):
+        tried = "; ".join(f"{report.url} {_tried(report)}" for report in reports)
+        raise NothingFound(
+            f"no {given.runtime or 'server'} has {given.model or 'a model'}: {tried}; start one, or name another"
+        )
+    return fit[0] if fit else None
+
+
+def _tried(report: ServerReport) -> str:
+    if report.status is not Status.UP:
+        return report.status
+    return "has " + (", ".join(model.id for model in report.models) or "no model")
+
+
+async def _model_at(
+    target: Prober, name: str, given: Settings, emit: Callable[[Event], None]
+) -> tuple[ServerReport, ModelReport]:
+    """A server and the model on it, once that is loaded. Raises what is wrong with the server, or `ModelMissing`."""
+    async for attempt in while_loading(target.url, emit):
+        with attempt:
+            report = await target.probe()
+            _complain(report)
+    models = wanted(report, name).models
+    if not models:
+        raise ModelMissing(
+            f"{report.url} {_tried(report)}, not {name!r} ({given.origins.get('model', 'asked for')}); pass --model with one it has"
+        )
+    return report, models[0]
+
+
+_WRONG = {
+    Status.UNAUTHORIZED: Unauthorized,
+    Status.LOADING: ServerLoading,
+    Status.DOWN: Unreachable,
+    Status.ERROR: ServerFailed,
+}
+
+
+def _complain(report: ServerReport) -> None:
+    """Raises what is wrong with an address."""
+    if report.status is not Status.UP:
+        unknown = report.status is Status.ERROR and report.runtime is None
+        raise (NotARuntime if unknown else _WRONG[report.status])(report.error or report.url)

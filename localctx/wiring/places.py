@@ -1,0 +1,79 @@
+"""Where things are kept, and what was set."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from platformdirs import user_config_path, user_data_path
+
+from localctx.config import Settings, load
+from localctx.core.ladder import POLICIES, Policy
+from localctx.core.window import Reading, Source
+from localctx.errors import Misuse
+from localctx.runtimes.server import Pins
+from localctx.stores.catalog import Catalog
+from localctx.stores.journal import FileJournal, MemoryJournal, Sessions
+from localctx.stores.models import ModelStore
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["catalog", "home", "journal", "model_store", "pins", "policy", "settings"]
+
+
+def home() -> Path:
+    """The data directory: LOCALCTX_HOME, or the user's usual one."""
+    named = os.environ.get("LOCALCTX_HOME")
+    return Path(named).expanduser() if named else user_data_path("localctx")
+
+
+def model_store() -> ModelStore:
+    """The small models in the data directory."""
+    return ModelStore(home())
+
+
+def catalog() -> Catalog:
+    """The models.dev listings in the data directory, or the bundled ones."""
+    return Catalog(home() / "catalog.json")
+
+
+def journal(
+    *, session: str | None = None, resume: str | None = None, go_on: bool = False, ephemeral: bool = False
+) -> FileJournal | MemoryJournal:
+    """The journal of a new session, of one by name, of the newest, or one that is kept nowhere. At most one may be named."""
+    if sum((session is not None, resume is not None, go_on, ephemeral)) > 1:
+        raise Misuse("--session, --resume, --continue and --ephemeral exclude each other; pass one")
+    if ephemeral:
+        return MemoryJournal()
+    sessions = Sessions(home())
+    if resume is not None:
+        return sessions.resume(resume)
+    return sessions.newest() if go_on else sessions.create(session)
+
+
+def settings(flags: Mapping[str, object]) -> Settings:
+    """What files, environment and flags add up to."""
+    return load(flags, environment=os.environ, project=Path.cwd(), user=user_config_path("localctx"))
+
+
+def policy(given: Settings) -> Policy:
+    """The policy by its name, with the thresholds that were set. Raises `Misuse` for a name or an order that is wrong."""
+    name = given.policy or "ladder"
+    if name not in POLICIES:
+        raise Misuse(f"unknown policy {name!r} ({given.origins['policy']}); known: {', '.join(POLICIES)}")
+    wanted = given.thresholds
+    changed = (
+        {}
+        if wanted is None
+        else {key: value for key in ("clear", "warn", "compact", "trim") if (value := getattr(wanted, key)) is not None}
+    )
+    return replace(POLICIES[name], **changed)
+
+
+def pins(given: Settings) -> Pins:
+    """What the settings ask of every window."""
+    pin = Reading(Source.PINNED, given.num_ctx, given.origins["num_ctx"]) if given.num_ctx else None
+    return Pins(pin, given.max_context_tokens)
