@@ -6,7 +6,9 @@ import json
 import logging
 import os
 import re
+import shutil
 import sys
+import textwrap
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -259,11 +261,26 @@ def _model_json(model: ModelReport) -> dict[str, object]:
 
 def probe_table(reports: Sequence[ServerReport], *, quiet_down: bool) -> None:
     """The probe's answer for people; addresses where nothing answers are named in one line with `quiet_down`."""
+    width = max(shutil.get_terminal_size().columns, _NARROW)
     for line in table_lines(reports, quiet_down=quiet_down):
-        out(line)
+        indent = " " * (len(line) - len(line.lstrip()) + 2)
+        out(
+            textwrap.fill(
+                line,
+                width,
+                subsequent_indent=indent,
+                break_long_words=False,
+                break_on_hyphens=False,
+                replace_whitespace=False,
+                drop_whitespace=True,
+            )
+        )
     quiet = [report.url.removeprefix("http://") for report in reports if quiet_down and report.status == "down"]
     if quiet:
         note(f"nothing answers at {', '.join(quiet)}")
+
+
+_NARROW = 40
 
 
 def table_lines(reports: Sequence[ServerReport], *, quiet_down: bool) -> Iterator[str]:

@@ -72,6 +72,7 @@ async def _interruptible(
     """Runs until done, or until Ctrl-C, which cancels the work alone."""
     import signal
 
+    failed: LocalctxError | None = None
     async with anyio.create_task_group() as group:
 
         async def watch() -> None:
@@ -82,8 +83,13 @@ async def _interruptible(
                     group.cancel_scope.cancel()
 
         group.start_soon(watch)
-        await work(chat, render, line)
+        try:
+            await work(chat, render, line)
+        except LocalctxError as error:  # raised below: a task group would wrap it
+            failed = error
         group.cancel_scope.cancel()
+    if failed is not None:
+        raise failed
 
 
 def _meter(chat: Chat) -> str:

@@ -20,7 +20,7 @@ from localctx.runtimes.http import Answer, address, ask, client
 from localctx.runtimes.server import Pins, Server, decoded, probed, served, trouble
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Sequence
+    from collections.abc import AsyncGenerator, Iterator, Sequence
 
     import httpx
 
@@ -75,7 +75,7 @@ class _Models(msgspec.Struct):
     data: list[_Model] = []
 
 
-_PROPS = "/props default_generation_settings.n_ctx"
+_PROPS = "/props n_ctx"
 
 
 class LlamaServer:
@@ -159,7 +159,8 @@ def _model(model: _Model, props: _Props, pins: Pins, kind: str) -> ModelReport:
     meta, launch = model.meta or _Meta(), model.status or _Launch()
     loaded = launch.value in {"loaded", "sleeping"}
     readings = [_served(meta, props, kind, router=router)] if loaded else []
-    readings += _launched(launch.args) if router and not loaded else []
+    arguments = _Arguments(launch.args)
+    readings += [arguments.reading] if router and not loaded else []
     readings += [Reading(Source.TRAINED, meta.n_ctx_train, f"{kind} /v1/models meta.n_ctx_train")]
     readings += [pins.pin] if pins.pin else []
     slots = None if router else max(props.total_slots or 0, 0) or None
@@ -173,7 +174,7 @@ def _model(model: _Model, props: _Props, pins: Pins, kind: str) -> ModelReport:
         aliases=tuple(model.aliases),
         template=None if router else _template(props),
         model_bytes=max(meta.size, 0) or None,
-        warnings=_advice(window, slots or 1, props.chat_template_caps),
+        warnings=(*_advice(window, slots or 1, props.chat_template_caps), *arguments.advice()),
     )
 
 
@@ -221,12 +222,32 @@ def _grammar(outline: Outline) -> str:
     )
 
 
-def _launched(args: Sequence[str]) -> list[Reading]:
-    """What a model that is not loaded would be served with, by its launch arguments."""
-    given = {flag: value for flag, value in itertools.pairwise(args) if _NUMBER.fullmatch(value)}
-    size = next((int(given[flag]) for flag in ("-c", "--ctx-size") if flag in given), 0)
-    slots = next((int(given[flag]) for flag in ("-np", "--parallel") if flag in given), 1)
-    return [Reading(Source.CONFIGURED, size // max(slots, 1), "llama-server /v1/models status.args")]
+class _Arguments:
+    """What a model's launch arguments say about its window; only a router shows them."""
+
+    def __init__(self, args: Sequence[str]) -> None:
+        given = {flag: value for flag, value in itertools.pairwise(args) if _NUMBER.fullmatch(value)}
+        self.size = next((int(given[flag]) for flag in ("-c", "--ctx-size") if flag in given), 0)
+        self.slots = max(next((int(given[flag]) for flag in ("-np", "--parallel") if flag in given), 1), 1)
+        self.shared = bool({"--kv-unified", "-kvu"} & set(args))
+        self.shifts = "--context-shift" in args
+
+    @property
+    def reading(self) -> Reading:
+        """What one request would be served with."""
+        tokens = self.size if self.shared else self.size // self.slots
+        return Reading(Source.CONFIGURED, tokens, "llama-server /v1/models status.args")
+
+    def advice(self) -> Iterator[Advice]:
+        """What is worth a warning in them."""
+        if self.slots > 1 and self.size and not self.shared:
+            text = f"its {self.size:,} tokens are split among {self.slots} slots"
+            yield Advice("split-slots", text, "start it with -np 1, or with --kv-unified to share them")
+        if self.shifts:
+            text = (
+                "with --context-shift a long answer goes on while the oldest half of its context is dropped in silence"
+            )
+            yield Advice("context-shift", text, "start it without --context-shift")
 
 
 def _template(props: _Props) -> str | None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 from contextlib import asynccontextmanager
-from pathlib import Path
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from localctx.app.chat import Chat, Wishes
@@ -24,7 +26,7 @@ from localctx.errors import (
 from localctx.runtimes.ollama_chat import OllamaServer
 from localctx.tokenizers.estimate import ClassEstimate
 from localctx.wiring.inside import PREFIX, started
-from localctx.wiring.places import journal, model_store, policy, settings
+from localctx.wiring.places import catalog, journal, model_store, policy, settings, text_or_file
 from localctx.wiring.probing import Talking, detector, runtime_of, usual_addresses, wanted
 
 if TYPE_CHECKING:
@@ -52,32 +54,26 @@ async def open_chat(
 ) -> AsyncIterator[Chat]:
     """A chat with the model that the settings name, kept in a journal."""
     async with _connection(given, emit, progress) as (runtime, model):
-        yield Chat(
-            runtime,
-            model,
-            journal=kept,
-            estimator=ClassEstimate(),
-            policy=policy(given),
-            emit=emit,
-            system=_text_or_file(given.system or ""),
-            wishes=Wishes(given.max_tokens, given.temperature),
-        )
+        beside = asyncio.create_task(_refresh())
+        try:
+            yield Chat(
+                runtime,
+                model,
+                journal=kept,
+                estimator=ClassEstimate(),
+                policy=policy(given),
+                emit=emit,
+                system=text_or_file(given.system or ""),
+                wishes=Wishes(given.max_tokens, given.temperature),
+            )
+        finally:
+            beside.cancel()
 
 
-_MOST_SYSTEM = 4 * 2**20
-
-
-def _text_or_file(text: str) -> str:
-    """The text, or for `@FILE` what the file holds."""
-    if not text.startswith("@"):
-        return text
-    try:
-        with Path(text[1:]).expanduser().open(encoding="utf-8", errors="replace") as file:
-            return file.read(_MOST_SYSTEM).strip()
-    except OSError as error:
-        raise Misuse(
-            f"cannot read the system prompt {text[1:]} ({error.strerror or error}); name a file that is there"
-        ) from error
+async def _refresh() -> None:
+    """Asks for newer listings, at most once a day; whatever comes of it, the chat goes on."""
+    if not os.environ.get("LOCALCTX_OFFLINE"):
+        await catalog().refresh(datetime.now(UTC))
 
 
 @asynccontextmanager

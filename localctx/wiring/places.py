@@ -21,7 +21,7 @@ from localctx.stores.models import ModelStore
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["catalog", "home", "journal", "model_store", "pins", "policy", "settings"]
+__all__ = ["catalog", "home", "journal", "model_store", "pins", "policy", "settings", "text_or_file"]
 
 
 def home() -> Path:
@@ -77,3 +77,19 @@ def pins(given: Settings) -> Pins:
     """What the settings ask of every window."""
     pin = Reading(Source.PINNED, given.num_ctx, given.origins["num_ctx"]) if given.num_ctx else None
     return Pins(pin, given.max_context_tokens)
+
+
+_MOST_SYSTEM = 4 * 2**20
+
+
+def text_or_file(text: str) -> str:
+    """The text, or for `@FILE` what the file holds."""
+    if not text.startswith("@"):
+        return text
+    try:
+        with Path(text[1:]).expanduser().open(encoding="utf-8", errors="replace") as file:
+            return file.read(_MOST_SYSTEM).strip()
+    except OSError as error:
+        raise Misuse(
+            f"cannot read the system prompt {text[1:]} ({error.strerror or error}); name a file that is there"
+        ) from error

@@ -18,8 +18,9 @@ from localctx.runtimes.detect import READERS, Detector
 from localctx.runtimes.llama_server import LlamaServer, serves
 from localctx.runtimes.ollama_chat import OllamaServer
 from localctx.runtimes.openai_chat import OpenAIServer
+from localctx.tokenizers.estimate import ClassEstimate
 from localctx.wiring.inside import PREFIX, EmbeddedProbe
-from localctx.wiring.places import catalog, pins, settings
+from localctx.wiring.places import catalog, pins, settings, text_or_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -64,8 +65,9 @@ async def ask_all(given: Settings, urls: Sequence[str] = (), *, start: bool = Fa
     servers = [] if inside else [detector(given, url, start=start) for url in addresses or usual_addresses()]
     targets: list[Prober] = [*servers, *([EmbeddedProbe(given, start=start)] if inside or not addresses else [])]
     try:
+        listed, system = catalog(), text_or_file(given.system or "")
         reports = await probe_all(targets, seconds=_LOADING if start else _ANSWERING)
-        return [_advertised(wanted(report, given.model or ""), catalog()) for report in reports]
+        return [_with_ours(wanted(report, given.model or ""), listed, system) for report in reports]
     finally:
         for server in servers:
             await server.close()
@@ -91,9 +93,23 @@ def usual_addresses() -> list[str]:
     return list(dict.fromkeys([url, *DEFAULT_ADDRESSES]))
 
 
-def _advertised(report: ServerReport, listed: Catalog) -> ServerReport:
-    """The report with what the catalog advertises for its models; it caps nothing that a server says."""
-    return replace(report, models=tuple(_with_listings(report, model, listed) for model in report.models))
+def _with_ours(report: ServerReport, listed: Catalog, system: str) -> ServerReport:
+    """The report with what the catalog advertises for its models, and what the settings would make of them."""
+    models = (_with_listings(report, model, listed) for model in report.models)
+    return replace(report, models=tuple(_with_preflight(model, system) for model in models))
+
+
+_MOST_OF_IT = 0.5
+
+
+def _with_preflight(model: ModelReport, system: str) -> ModelReport:
+    """The model with a warning where the system prompt alone takes most of its window."""
+    size = ClassEstimate().size(system) if system else 0
+    if model.window.tokens is None or size < model.window.tokens * _MOST_OF_IT:
+        return model
+    text = f"the system prompt alone takes about {size:,} of its {model.window.tokens:,} tokens"
+    advice = Advice("too-small", text, "shorten the system prompt, or serve a larger window")
+    return replace(model, warnings=(*model.warnings, advice))
 
 
 def _with_listings(report: ServerReport, model: ModelReport, listed: Catalog) -> ModelReport:

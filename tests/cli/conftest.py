@@ -15,7 +15,13 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 def environment(tmp_path: Path) -> dict[str, str]:
     """A new user's: an empty home, an empty data directory, nothing set."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("LOCALCTX_")}
-    return kept | {"HOME": str(tmp_path), "LOCALCTX_HOME": str(tmp_path / "data"), "NO_COLOR": "1", "COLUMNS": "80"}
+    return kept | {
+        "HOME": str(tmp_path),
+        "LOCALCTX_HOME": str(tmp_path / "data"),
+        "LOCALCTX_OFFLINE": "1",
+        "NO_COLOR": "1",
+        "COLUMNS": "80",
+    }
 
 
 @pytest.fixture

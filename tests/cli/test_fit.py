@@ -25,7 +25,7 @@ RAM = Machine("cpu", 4, 8 * 1024 * MIB, 4 * 1024 * MIB, ())
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine with 4 GiB of RAM free and no GPU, where no server answers and nothing is installed."""
     monkeypatch.setattr(hardware, "machine", lambda: RAM)
-    monkeypatch.setattr("localctx.wiring.DEFAULT_ADDRESSES", ("http://127.0.0.1:9",))
+    monkeypatch.setattr("localctx.wiring.probing.DEFAULT_ADDRESSES", ("http://127.0.0.1:9",))
     for name in ("OLLAMA_HOST", "OLLAMA_MODELS", "NO_COLOR"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -230,7 +230,7 @@ def test_a_name_that_nothing_has_says_what_was_tried() -> None:
 def test_a_server_s_model_is_read_where_its_file_is_here(monkeypatch: pytest.MonkeyPatch, small: Path) -> None:
     with running(Fake(model="served")) as server:
         assert "/models/served.gguf, which cannot be read from here" in said(server.url)
-        monkeypatch.setattr("localctx.wiring.DEFAULT_ADDRESSES", (server.url,))
+        monkeypatch.setattr("localctx.wiring.probing.DEFAULT_ADDRESSES", (server.url,))
         assert "cannot be read from here" in said("served")
         assert "no model 'other'" in said("other")
         assert fit._its_file(report(server.url), str(small)) == small

@@ -10,10 +10,10 @@ def test_the_table_says_window_source_and_what_is_wrong(localctx: Run) -> None:
     with running(Fake(n_ctx=2048, slots=2)) as server:
         done = localctx("probe", "--url", server.url)
     assert done.returncode == 0
-    assert "2,048  served  (llama-server /props default_generation_settings.n_ctx)" in done.stdout
+    assert "2,048  served  (llama-server /props n_ctx)" in done.stdout
     assert "shared-pool" in done.stdout
     assert "fix:" in done.stdout
-    assert all(len(line) <= 120 for line in done.stdout.splitlines())
+    assert all(len(line) <= 80 for line in done.stdout.splitlines())
 
 
 def test_json_is_the_contract(localctx: Run) -> None:
@@ -63,3 +63,17 @@ def test_version_and_help(localctx: Run) -> None:
     assert localctx("--version").stdout.startswith("localctx ")
     assert "probe" in localctx("--help").stdout
     assert localctx("nonsense").returncode == 2
+
+
+def test_a_system_prompt_that_fills_the_window_is_warned_of(localctx: Run) -> None:
+    with running(Fake(n_ctx=512)) as server:
+        done = localctx("probe", "--url", server.url, LOCALCTX_SYSTEM="Follow the rules of the house. " * 60)
+    assert "too-small" in done.stdout
+
+
+def test_verify_measures_and_says_first_what_it_costs(localctx: Run) -> None:
+    with running(Fake(n_ctx=4096, fault="cut_silently", keep=1024)) as server:
+        done = localctx("probe", "--url", server.url, "--verify")
+    assert done.stderr.startswith("verifying 4,096 tokens")
+    assert "cuts in silence" in done.stderr
+    assert "1,024" in done.stdout

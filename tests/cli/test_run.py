@@ -40,7 +40,7 @@ def complaint(text: str) -> str:
 def test_the_answer_is_on_stdout_and_all_else_on_stderr(localctx: Run, fake: Fake, tmp_path: Path) -> None:
     done = localctx("run", "Say hello.", "--url", fake.url)
     assert (done.returncode, done.stdout) == (0, "Hello there.\n")
-    assert "window 4,096 tokens, served (llama-server /props default_generation_settings.n_ctx)" in done.stderr
+    assert "window 4,096 tokens, served (llama-server /props n_ctx)" in done.stderr
     assert [line.get("type") for line in journal(tmp_path)] == [None, "window", "message", "message", "usage"]
 
 

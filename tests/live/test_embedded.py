@@ -59,6 +59,37 @@ def test_it_answers_and_goes_on() -> None:
     assert usage["prompt"] == usage["expected"]["tokens"], "the server's count is exact"
 
 
+SERVER = """
+import sys, time, xllamacpp
+params = xllamacpp.CommonParams()
+params.model.path, params.n_ctx, params.n_parallel = sys.argv[1], 4096, 2
+params.kv_unified, params.fit_params, params.verbosity = sys.argv[2] == "shared", False, 0
+params.hostnames, params.port, params.cpuparams.n_threads = ["127.0.0.1"], 0, 1
+server = xllamacpp.Server(params)
+print(server.listening_address, flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize(("pool", "window"), [("shared", 4096), ("split", 2048)])
+def test_a_server_of_two_slots_is_read_and_measured(home: Path, pool: str, window: int) -> None:
+    command = [sys.executable, "-c", SERVER, str(ModelStore(home).path(DEFAULT)), pool]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        url = server.stdout.readline().strip()
+        try:
+            done = localctx("probe", "--url", url, "--verify", "--json")
+        finally:
+            server.kill()
+    (report,) = json.loads(done.stdout)["runtimes"]
+    (model,) = report["models"]
+    assert (report["runtime"], model["slots"], model["window"]["effective"]) == ("llama-server", 2, window)
+    assert "shared-pool" in [warning["code"] for warning in model["warnings"]]
+    assert (
+        f"it takes {window - 1:,} tokens and refuses {window:,}" in done.stderr or f"states {window:,}" in done.stderr
+    )
+
+
 def test_it_keeps_other_programs_out(home: Path) -> None:
     async def probe() -> None:
         server = await embedded.start(ModelStore(home).path(DEFAULT), name="small", window=512, threads=1)

@@ -74,7 +74,7 @@ async def test_each_start_up_is_read_as_it_is_served(name: str) -> None:
     )
     window = model.window
     assert (window.tokens, window.max_prompt, window.confidence) == (n_ctx, n_ctx - 1, Confidence.SERVED)
-    assert window.decided_by == Reading(Source.SERVED, n_ctx, "llama-server /props default_generation_settings.n_ctx")
+    assert window.decided_by == Reading(Source.SERVED, n_ctx, "llama-server /props n_ctx")
     assert (model.trained, model.slots, model.loaded) == (trained, slots, True)
     codes = {advice.code for advice in model.warnings}
     assert ("shared-pool" in codes) == (slots > 1)
@@ -345,3 +345,18 @@ def test_a_model_is_known_by_its_id_or_its_file(id_: str, wanted: str, is_it: bo
 async def test_a_model_goes_by_its_alias_or_its_file_not_by_a_path(started: str, id_: str) -> None:
     server, _ = replayed(f"50-props-{started}", f"50-models-{started}")
     assert only(await server.probe()).id == id_
+
+
+async def test_a_router_s_launch_arguments_are_warned_of() -> None:
+    args = ["llama-server", "-m", "m.gguf", "-c", "65536", "-np", "4", "--context-shift"]
+    listed = {"object": "list", "data": [{"id": "m", "object": "model", "status": {"value": "unloaded", "args": args}}]}
+    props = {"role": "router", "default_generation_settings": {"n_ctx": 0}}
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, json={"/props": props, "/v1/models": listed}[request.url.path])
+
+    server = LlamaServer("http://127.0.0.1:1", transport=httpx.MockTransport(answer))
+    (model,) = (await server.probe()).models
+    assert model.window.tokens == 16384
+    assert [advice.code for advice in model.warnings] == ["split-slots", "context-shift"]
+    await server.close()

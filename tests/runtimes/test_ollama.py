@@ -433,7 +433,8 @@ async def test_two_hundred_models_are_listed_with_details_and_more_without(monke
         shows = [body["model"] for line, body in fake.requests if line == "POST /api/show"]
     assert len(found) == 300
     assert len(shows) == len({*shows}) == 200
-    assert shows[0] == next(iter(found)) == "m250:latest"
+    assert next(iter(found)) == "m250:latest"
+    assert "m250:latest" in shows[:8], "what is resident is asked for first, eight at a time"
     assert found["m7:latest"].window.tokens == 1031
     assert found["m299:latest"].trained == 8192
 
