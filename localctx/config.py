@@ -7,7 +7,7 @@ from somebody else: it may not name a key, and an address of its own that is not
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass, field
+from collections.abc import Mapping  # noqa: TC003  msgspec reads the annotation
 from ipaddress import ip_address
 from math import inf
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -18,7 +18,6 @@ import msgspec
 from localctx.errors import Misuse
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
 __all__ = ["Settings", "Thresholds", "load"]
@@ -61,22 +60,10 @@ _MOST_TOKENS = 2**31 - 1
 """The largest number that a server can hold."""
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(_File, frozen=True):
     """What was set, and for each value that is set the place it came from. Sizes are tokens."""
 
-    model: str | None = None
-    url: str | None = None
-    runtime: Runtime | None = None
-    num_ctx: int | None = None
-    max_context_tokens: int | None = None
-    max_tokens: int | None = None
-    temperature: float | None = None
-    system: str | None = None
-    policy: str | None = None
-    api_key_env: str | None = None
-    thresholds: Thresholds | None = None
-    origins: Mapping[str, str] = field(default_factory=dict)
+    origins: Mapping[str, str] = {}
 
     def key(self, environment: Mapping[str, str]) -> str | None:
         """The key to send, if there is one and the address may have it. Raises `Misuse` for a named key that is not set."""

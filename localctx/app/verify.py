@@ -12,7 +12,7 @@ import anyio
 from localctx.core.events import Notice
 from localctx.core.window import ASSUMED_TOKENS, Reading, Source
 from localctx.errors import LocalctxError, PromptRefused
-from localctx.ports import Finished, Request
+from localctx.ports import Delta, Finished, Request
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,6 +28,8 @@ _WORD = " go"
 _BEYOND = 64
 _SMALL = 128
 _MOST_STEPS = 14
+_ANSWER_TOKENS = 48
+_CANARIES = {"beginning": "Kestrel-4417", "middle": "Marmot-2093", "end": "Otter-7758"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,7 @@ class _Bench:
         await self._learn_sizes()
         over = await self._try(claimed + _BEYOND)
         if not over.refused:
-            return self._accepted(over, claimed)
+            return await self._accepted(over, claimed)
         if over.limit is not None:
             return await self._stated(over, over.limit)
         return await self._searched(claimed)
@@ -132,14 +134,32 @@ class _Bench:
                 return _Tried(sent, refused=True, limit=refused.limit)
         raise _OutOfTime("the time is up")
 
-    def _accepted(self, over: _Tried, claimed: int) -> Verdict:
+    async def _accepted(self, over: _Tried, claimed: int) -> Verdict:
         kept = over.reported
         if kept is None:
             return Verdict(None, "it takes more than it claims and reports no usage: its window cannot be measured")
         if kept < over.sent * 0.97:
             text = f"it cuts in silence: {kept:,} of {over.sent:,} tokens arrived, {claimed:,} are claimed"
             return Verdict(Reading(Source.MEASURED, kept, "--verify: what was kept of a longer prompt", text), text)
-        return Verdict(None, f"it took {kept:,} tokens, more than the {claimed:,} that it claims", partial=True)
+        seen = await self._canaries(over.sent)
+        text = (
+            f"it took {kept:,} tokens, more than the {claimed:,} that it claims; of the code words at the beginning, in the "
+            f"middle and at the end of such a prompt it gave back: {', '.join(seen) or 'none'}"
+        )
+        return Verdict(None, text, partial=True)
+
+    async def _canaries(self, tokens: int) -> list[str]:
+        """Which of three code words in a long prompt come back: what a server drops, its model cannot repeat."""
+        half = _WORD * max(round((tokens - self._base) / self._per_word / 2) - _BEYOND, 0)
+        first, middle, last = _CANARIES.values()
+        text = f"{first}.{half} {middle}.{half} {last}. Repeat the three code words that stand in this text."
+        said = ""
+        with anyio.move_on_after(max(self._until - monotonic(), 0)):
+            request = Request([{"role": "user", "content": text}], _ANSWER_TOKENS, temperature=0.0)
+            async with aclosing(self._runtime.chat(request)) as pieces:
+                async for piece in pieces:
+                    said += piece.text if isinstance(piece, Delta) else ""
+        return [place for place, word in _CANARIES.items() if word.lower() in said.lower()]
 
     async def _stated(self, over: _Tried, limit: int) -> Verdict:
         """A refusal that states the limit; its edge is tried where the prefill fits into the time."""

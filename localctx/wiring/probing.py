@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import anyio
+from msgspec import structs
 
 from localctx.app.probe import probe as probe_all
 from localctx.app.verify import verify
@@ -148,7 +149,7 @@ async def _verified(given: Settings, report: ServerReport, emit: Callable[[Event
             )
         )
         return report
-    runtime = runtime_of(given, report)
+    runtime = runtime_of(structs.replace(given, num_ctx=None), report)  # as it is served: a pin could load it again
     runtime.model = model.id
     try:
         verdict = await verify(runtime, model.window, emit)

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from localctx.app.verify import Verdict, verify
 from localctx.core.events import Event, Notice
+from localctx.core.window import Reading, Source, reconcile
 from localctx.runtimes.llama_server import LlamaServer
 from tests.fakes.llama_server import Fake, running
 
@@ -52,3 +55,18 @@ async def test_time_that_runs_out_leaves_a_labelled_part() -> None:
     assert verdict.partial
     assert verdict.reading is None
     assert "not enough" in verdict.text
+
+
+async def test_a_server_that_drops_the_middle_and_reports_all_is_told_by_its_canaries() -> None:
+    def forgetful(body: dict[str, Any]) -> str:
+        """A model that was shown the end alone."""
+        return "Otter-7758" if "code words" in body["messages"][0]["content"] else "ok"
+
+    fake = Fake(n_ctx=16384, reply=forgetful)
+    with running(fake) as server:
+        runtime = LlamaServer(server.url)
+        claimed = reconcile([Reading(Source.SERVED, 2048, "a lie")])
+        verdict = await verify(runtime, claimed, lambda _event: None, seconds=20)
+        await runtime.close()
+    assert verdict.partial
+    assert verdict.text.endswith("it gave back: end")
