@@ -107,7 +107,7 @@ class Chat:
             used = await self.engine.measure()
             if used.upper > self.engine.budget.prompt:
                 await self._refuse_what_never_fits()
-            await self._answer(await self.engine.settle())
+            await self._answer(await self.engine.settle(used))
         except DoesNotFit:
             self.session.withdraw(asked)
             raise
@@ -116,7 +116,10 @@ class Chat:
         """Asks the server for its window again: it may have been restarted, or have loaded the model anew."""
         report = await self.runtime.probe()
         fresh = next((model.window for model in report.models if model.id == self.model), None)
-        if fresh is None or fresh.tokens is None or fresh.tokens == self._stated:
+        if fresh is None or fresh.tokens is None:
+            return
+        if fresh.tokens == self._stated:
+            self.window = fresh if self.window.tokens == fresh.tokens else self.window  # perhaps confirmed by now
             return
         before, self._stated = self.window.tokens, fresh.tokens
         self.window = fresh

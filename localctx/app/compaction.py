@@ -55,13 +55,14 @@ class Engine:
     _stuck_at: int = 0
     _warned: bool = False
 
-    async def settle(self, *, force: bool = False) -> Count:
+    async def settle(self, used: Count | None = None, *, force: bool = False) -> Count:
         """Takes the rungs that are due, cheapest first, each at most once; returns the count of what is left.
 
+        `used` is the count of the history, where it is known already.
         `force` compacts, or trims, whether that is due or not: a server has refused what we thought would fit.
         """
         taken = frozenset[Rung]()
-        used = await self.measure()
+        used = used or await self.measure()
         while (rung := self._due(used, taken, force=force and not taken)) is not None:
             taken |= {rung}
             if await self._take(rung, used):
