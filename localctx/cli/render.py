@@ -300,7 +300,8 @@ def _model_lines(model: ModelReport) -> Iterator[str]:
     window, tokens = model.window, model.window.tokens
     yield f"  {model.id}{'' if model.loaded else ' (not loaded)'}"
     shown = "unknown" if tokens is None else f"{tokens:,}"
-    yield f"    window    {shown:>9}  {window.confidence}  ({_source(window)})"
+    sure = "" if tokens is None else f"{window.confidence}  "
+    yield f"    window    {shown:>9}  {sure}({_source(window)})"
     pool = model.shared_pool
     facts: Mapping[str, object] = {
         "trained": model.trained,

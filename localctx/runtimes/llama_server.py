@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Annotated
 
+import anyio.to_thread
 import msgspec
 
 from localctx.core.accounting import Count
@@ -17,6 +18,7 @@ from localctx.core.window import Advice, ModelReport, Reading, ServerReport, Sou
 from localctx.errors import LocalctxError
 from localctx.runtimes import openai_chat
 from localctx.runtimes.http import Answer, address, ask, client
+from localctx.runtimes.launch import arguments
 from localctx.runtimes.server import Pins, Server, decoded, probed, served, trouble
 
 if TYPE_CHECKING:
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
 
     from localctx.core.checkpoint import Outline
     from localctx.core.outgoing import WireMessage
-    from localctx.core.window import EffectiveWindow
     from localctx.ports import Piece, Request
 
 __all__ = ["LlamaServer", "read", "serves"]
@@ -150,21 +151,24 @@ async def read(server: Server, pins: Pins, kind: str = "llama-server") -> Server
     except (LocalctxError, msgspec.ValidationError) as error:
         text = f"{server.url} answers /props or /v1/models in a form that cannot be read ({error}); check the port"
         return ServerReport(kind, server.url, Status.ERROR, error=text)
-    models = tuple(_model(model, props, pins, kind) for model in listed.data)
+    several = kind == "llama-server" and (props.total_slots or 1) > 1
+    started = await anyio.to_thread.run_sync(arguments, server.url) if several else []
+    models = tuple(_model(model, props, pins, kind, started) for model in listed.data)
     return ServerReport(kind, server.url, Status.UP, _version(props), models=models)
 
 
-def _model(model: _Model, props: _Props, pins: Pins, kind: str) -> ModelReport:
+def _model(model: _Model, props: _Props, pins: Pins, kind: str, started: Sequence[str]) -> ModelReport:
     router = props.role == "router"
     meta, launch = model.meta or _Meta(), model.status or _Launch()
     loaded = launch.value in {"loaded", "sleeping"}
     readings = [_served(meta, props, kind, router=router)] if loaded else []
-    arguments = _Arguments(launch.args)
-    readings += [arguments.reading] if router and not loaded else []
+    slots = None if router else max(props.total_slots or 0, 0) or None
+    launched = _Arguments(launch.args if router else started, slots)
+    readings += [launched.reading] if router and not loaded else []
     readings += [Reading(Source.TRAINED, meta.n_ctx_train, f"{kind} /v1/models meta.n_ctx_train")]
     readings += [pins.pin] if pins.pin else []
-    slots = None if router else max(props.total_slots or 0, 0) or None
     window = reconcile(readings, ceiling=pins.ceiling)
+    tokens = served(window.readings)
     return ModelReport(
         id=_name(model, props),
         loaded=loaded,
@@ -174,7 +178,8 @@ def _model(model: _Model, props: _Props, pins: Pins, kind: str) -> ModelReport:
         aliases=tuple(model.aliases),
         template=None if router else _template(props),
         model_bytes=max(meta.size, 0) or None,
-        warnings=(*_advice(window, slots or 1, props.chat_template_caps), *arguments.advice()),
+        shared_pool=tokens if launched.known and launched.slots > 1 and not launched.split else None,
+        warnings=(*launched.advice(tokens), *_advice(props.chat_template_caps)),
     )
 
 
@@ -223,31 +228,44 @@ def _grammar(outline: Outline) -> str:
 
 
 class _Arguments:
-    """What a model's launch arguments say about its window; only a router shows them."""
+    """What a server's launch arguments say about its window. A router shows them; a program on this machine has them."""
 
-    def __init__(self, args: Sequence[str]) -> None:
+    def __init__(self, args: Sequence[str], slots: int | None) -> None:
         given = {flag: value for flag, value in itertools.pairwise(args) if _NUMBER.fullmatch(value)}
+        parallel = next((int(given[flag]) for flag in ("-np", "--parallel") if flag in given), None)
+        self.known = any("llama-server" in PurePath(arg).name for arg in args[:1])
         self.size = next((int(given[flag]) for flag in ("-c", "--ctx-size") if flag in given), 0)
-        self.slots = max(next((int(given[flag]) for flag in ("-np", "--parallel") if flag in given), 1), 1)
-        self.shared = bool({"--kv-unified", "-kvu"} & set(args))
+        self.slots = max(parallel or slots or 1, 1)
+        self.split = "--no-kv-unified" in args or (parallel is not None and not {"--kv-unified", "-kvu"} & set(args))
         self.shifts = "--context-shift" in args
 
     @property
     def reading(self) -> Reading:
         """What one request would be served with."""
-        tokens = self.size if self.shared else self.size // self.slots
+        tokens = self.size // self.slots if self.split else self.size
         return Reading(Source.CONFIGURED, tokens, "llama-server /v1/models status.args")
 
-    def advice(self) -> Iterator[Advice]:
-        """What is worth a warning in them."""
-        if self.slots > 1 and self.size and not self.shared:
-            text = f"its {self.size:,} tokens are split among {self.slots} slots"
-            yield Advice("split-slots", text, "start it with -np 1, or with --kv-unified to share them")
-        if self.shifts:
-            text = (
-                "with --context-shift a long answer goes on while the oldest half of its context is dropped in silence"
+    def advice(self, tokens: int | None) -> Iterator[Advice]:
+        """What is worth a warning; `tokens` is what one request is served with."""
+        if self.slots > 1 and self.known and self.split:
+            yield Advice(
+                "split-slots",
+                f"its tokens are split among {self.slots} slots: one request gets {tokens or self.reading.tokens:,}",
+                "start it with -np 1, or with --kv-unified to share them",
             )
-            yield Advice("context-shift", text, "start it without --context-shift")
+        elif self.slots > 1 and tokens is not None:
+            yield Advice(
+                "shared-pool",
+                f"{self.slots} slots {'' if self.known else 'may '}share one pool of {tokens:,} tokens: the window holds "
+                "only while nobody else uses it",
+                "restart llama-server with -np 1, or with --no-kv-unified to split it",
+            )
+        if self.shifts:
+            yield Advice(
+                "context-shift",
+                "a long answer goes on past the window while the oldest half of its context is dropped in silence",
+                "start it without --context-shift",
+            )
 
 
 def _template(props: _Props) -> str | None:
@@ -257,19 +275,7 @@ def _template(props: _Props) -> str | None:
     return hashlib.sha256(props.chat_template.encode("utf-8", "surrogatepass")).hexdigest()[:12]
 
 
-def _advice(window: EffectiveWindow, slots: int, caps: dict[str, bool] | None) -> tuple[Advice, ...]:
-    tokens = served(window.readings)
-    found = []
-    if tokens is not None and slots > 1:
-        found.append(
-            Advice(
-                "shared-pool",
-                f"{slots} slots may share one pool of {tokens:,} tokens: the window holds only while nobody else uses it",
-                "restart llama-server with -np 1, or with --no-kv-unified to split it",
-            )
-        )
-    if caps is not None and caps.get("supports_tools") is False:
-        found.append(
-            Advice("no-tools", "its chat template drops tools in silence", "serve a model whose template has tools")
-        )
-    return tuple(found)
+def _advice(caps: dict[str, bool] | None) -> tuple[Advice, ...]:
+    if caps is None or caps.get("supports_tools") is not False:
+        return ()
+    return (Advice("no-tools", "its chat template drops tools in silence", "serve a model whose template has tools"),)
