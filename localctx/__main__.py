@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
 from typing import NoReturn
 
@@ -31,6 +32,7 @@ def main() -> None:
 
 def _leave(text: str, code: int) -> NoReturn:
     """Ends the program at once: a thread that loads a model, or an output that is gone, must not hold it up."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     if text:
         with contextlib.suppress(OSError, ValueError, AttributeError):
             sys.stderr.write(f"{text}\n")

@@ -165,7 +165,8 @@ def _explained(error: str, place: str) -> str:
     text, _, where = error.partition(" - at `$")
     name = where.strip(".`")
     if "unknown field" in text:
-        return f"{place}: {text}{f' in {name}' if name else ''}; known are {', '.join(_File.__struct_fields__)}"
+        known = Thresholds if name else _File
+        return f"{place}: {text}{f' in {name}' if name else ''}; known are {', '.join(known.__struct_fields__)}"
     choices = f"; it is one of {', '.join(get_args(Runtime))}" if name == "runtime" else ""
     for raw, plainly in _PLAINLY.items():
         text = text.replace(raw, plainly)

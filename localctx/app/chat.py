@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import aclosing
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ from localctx.app.session import Meter, Session
 from localctx.core.accounting import truncated
 from localctx.core.events import Notice, Text, Thinking, Truncated, TurnEnded, UsageReported, WindowProbed
 from localctx.core.ladder import Rung, fills, least
-from localctx.core.messages import History, plain
+from localctx.core.messages import History, Turn, plain
 from localctx.core.outgoing import defects, outgoing
 from localctx.core.window import Budget, EffectiveWindow, ModelReport, Reading, Source, assume, reread
 from localctx.errors import DoesNotFit, LocalctxError, PromptRefused, ServerFailed, ServerLoading
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from localctx.core.accounting import Count
     from localctx.core.events import Event
+    from localctx.core.journal import Entry
     from localctx.core.ladder import Policy
     from localctx.ports import Estimator, Journal, Runtime
 
@@ -98,8 +100,8 @@ class Chat:
     async def ask(self, text: str) -> None:
         """One turn: the user's words, what the ladder has to do, and the model's reply, told to `emit`.
 
-        Raises `DoesNotFit` where the words cannot be made to fit (they are withdrawn), and what `Runtime.chat` raises
-        (what was said until then is kept as interrupted).
+        Raises `DoesNotFit` where the words cannot be made to fit, and what `Runtime.chat` raises; what was said until
+        then is kept as interrupted. Words that do not fit, or are stopped before any answer, are taken back.
         """
         await self._look_again()
         asked = self.session.add({"role": "user", "content": text}, sync=True)
@@ -108,9 +110,14 @@ class Chat:
             if used.upper > self.engine.budget.prompt:
                 await self._refuse_what_never_fits()
             await self._answer(await self.engine.settle(used))
-        except DoesNotFit:
-            self.session.withdraw(asked)
+        except (DoesNotFit, asyncio.CancelledError):
+            if self._is_unanswered(asked):
+                self.session.withdraw(asked)
             raise
+
+    def _is_unanswered(self, asked: Entry) -> bool:
+        last = self.session.history.turns[-1] if self.session.history.turns else Turn()
+        return not last.steps and bool(last.opening) and last.opening[-1].seq == asked.seq
 
     async def _look_again(self) -> None:
         """Asks the server for its window again: it may have been restarted, or have loaded the model anew."""

@@ -9,7 +9,12 @@ import typer
 __all__ = ["ApiKeyEnv", "AsJson", "MaxContext", "Model", "NumCtx", "RuntimeKind"]
 
 Model = Annotated[str | None, typer.Option("--model", help="The model, as the server calls it; or a GGUF file.")]
-RuntimeKind = Annotated[str | None, typer.Option("--runtime", help="llama-server or embedded.")]
+RuntimeKind = Annotated[
+    str | None,
+    typer.Option(
+        "--runtime", help="ollama, llama-server, vllm, sglang, lmstudio, openai (any compatible), or embedded."
+    ),
+]
 NumCtx = Annotated[int | None, typer.Option("--num-ctx", help="Pin the window to this many tokens.")]
 MaxContext = Annotated[int | None, typer.Option("--max-context", help="A ceiling for the window; it only lowers.")]
 ApiKeyEnv = Annotated[str | None, typer.Option("--api-key-env", help="The environment variable that holds the key.")]

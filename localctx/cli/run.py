@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import signal
 import sys
+from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,6 +14,8 @@ from localctx.cli.models import fetching
 from localctx.cli.options import ApiKeyEnv, AsJson, MaxContext, Model, NumCtx, RuntimeKind
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from localctx.cli.render import Renderer
     from localctx.config import Settings
     from localctx.stores.journal import FileJournal, MemoryJournal
@@ -91,7 +96,28 @@ async def _run(given: Settings, text: str | None, journal: FileJournal | MemoryJ
     from localctx import wiring
     from localctx.cli.repl import talk
 
-    with fetching() as progress:
+    with fetching() as progress, _one_interrupt() if text is not None else nullcontext():
         async with wiring.open_chat(given, journal, render, progress) as chat:
             await (talk(chat, render) if text is None else chat.ask(text))
             render.end("done", journal.name, tokens=chat.last_used)
+
+
+@contextmanager
+def _one_interrupt() -> Iterator[None]:
+    """Takes the first Ctrl-C as the wish to stop, and those after it as the same wish."""
+    loop, task, wished = asyncio.get_running_loop(), asyncio.current_task(), False
+
+    def stop() -> None:
+        nonlocal wished
+        if not wished and task is not None:
+            wished = True
+            task.cancel()
+
+    with suppress(NotImplementedError):  # where the loop takes no signals, Python's own handling stays
+        loop.add_signal_handler(signal.SIGINT, stop)
+    try:
+        yield
+    except asyncio.CancelledError:
+        if wished:
+            raise KeyboardInterrupt from None
+        raise

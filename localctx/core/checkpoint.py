@@ -432,7 +432,7 @@ def _grounded(items: tuple[str, ...], haystack: str) -> tuple[str, ...]:
     )
 
 
-_LONG_WORD = re.compile(r"[^\W\d_]{6,}")
+_LONG_WORD = re.compile(r"[^\W\d_]{5,}")
 _STEM = 5
 _HEARD_SHARE, _FEW_WORDS = 0.4, 3
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -53,8 +54,13 @@ class Embedded:
     _server: Any
 
     def stop(self) -> None:
-        """Ends the server and frees its memory."""
+        """Ends the server and frees its memory, once it has done what it is doing."""
         self._server = None
+
+    def abandon(self) -> None:
+        """Ends the server as `stop` does, without waiting for that."""
+        server, self._server = [self._server], None
+        threading.Thread(target=server.clear, daemon=True).start()
 
 
 async def start(path: Path, *, name: str, window: int, threads: int) -> Embedded:
@@ -79,7 +85,7 @@ def _check(path: Path) -> None:
         ) from error
     if magic != _MAGIC:
         raise ModelMissing(
-            f"{path} is no GGUF file (it begins with {magic!r}); pass one that does, or see: localctx models list"
+            f"{path} is no GGUF file (it begins with {magic!r}); pass a GGUF file, or see: localctx models list"
         )
 
 

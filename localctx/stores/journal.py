@@ -125,7 +125,9 @@ class Sessions:
 
     def create(self, name: str | None = None) -> FileJournal:
         """A session by this name, or a new one; opened for writing."""
-        return FileJournal(self._path(name or f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{os.urandom(2).hex()}"))
+        return FileJournal(
+            self._path(name if name is not None else f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{os.urandom(2).hex()}")
+        )
 
     def resume(self, name: str) -> FileJournal:
         """The session by this name. Raises `NothingFound` where there is none."""
@@ -168,7 +170,7 @@ def _decoded(lines: list[bytes], path: Path) -> Iterator[Entry]:
     try:
         check_header(lines[0].decode("utf-8", "replace"))
     except JournalDamaged as error:
-        raise JournalDamaged(f"{path} line 1: {error}; restore it, or start anew without --continue") from error
+        raise JournalDamaged(f"{path} line 1: {error}; restore it, or start a new session") from error
     last = 0
     for number, line in enumerate(lines[1:], 2):
         try:
@@ -182,7 +184,7 @@ def _decoded(lines: list[bytes], path: Path) -> Iterator[Entry]:
 
 
 def _damaged(path: Path, line: int, what: str) -> JournalDamaged:
-    return JournalDamaged(f"{path} line {line} {what}; restore the line, or start anew without --continue")
+    return JournalDamaged(f"{path} line {line} {what}; restore the line, or start a new session")
 
 
 def _next(entries: Sequence[Entry]) -> int:

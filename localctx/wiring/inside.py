@@ -88,14 +88,16 @@ async def started(given: Settings, progress: Callable[[int, int], None]) -> Asyn
     path, name = await anyio.to_thread.run_sync(_model_file, given, progress)
     window = given.num_ctx or embedded.DEFAULT_WINDOW
     server = await embedded.start(path, name=name, window=window, threads=worker_threads())
+    runtime = LlamaServer(server.url, key=server.key, pins=pins(given), kind="embedded")
     try:
-        runtime = LlamaServer(server.url, key=server.key, pins=pins(given), kind="embedded")
-        try:
-            yield runtime
-        finally:
-            await runtime.close()
-    finally:
+        yield runtime
+    except BaseException:
+        server.abandon()
+        raise
+    else:
         server.stop()
+    finally:
+        await runtime.close()
 
 
 def _model_file(given: Settings, progress: Callable[[int, int], None]) -> tuple[Path, str]:

@@ -380,3 +380,16 @@ async def test_a_window_that_changes_while_one_talks_is_said(talk: Start) -> Non
         (said,) = [event.text for event in it.of(Notice) if event.code == "window-changed"]
         assert said == "the window was 4,096 tokens and is 1,024 now"
         assert it.chat.engine.budget.window == 1024
+
+
+async def test_words_that_were_stopped_before_any_answer_are_taken_back(talk: Start) -> None:
+    async with talk(Fake()) as it:
+        await it.chat.ask("First.")
+        before = it.chat.session.history
+        it.fake.loading_for = 1e9
+        with anyio.move_on_after(0.5):
+            await it.chat.ask("Second.")
+        it.fake.loading_for = 0.0
+        assert it.chat.session.history == before
+        assert any("Second." in str(entry.body) for entry in it.journal.entries()), "the journal keeps them"
+        it.check()
