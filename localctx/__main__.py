@@ -6,15 +6,19 @@ import contextlib
 import os
 import signal
 import sys
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
-from localctx.errors import LocalctxError
+from localctx.errors import Interrupted, LocalctxError
+
+if TYPE_CHECKING:
+    from types import FrameType
 
 _FAILED, _INTERRUPTED = 1, 130
 
 
 def main() -> None:
     """Runs the command line. Exit codes: 0 done, 1 failed, 2 wrong usage, 3 nothing found, 4 does not fit, 130 interrupted."""
+    signal.signal(signal.SIGINT, _interrupt)
     try:
         from localctx.cli.app import app  # noqa: PLC0415  an interrupt may come while this is imported
         from localctx.cli.render import complain  # noqa: PLC0415
@@ -24,10 +28,16 @@ def main() -> None:
         except LocalctxError as error:
             complain(str(error), error.exit_code)
             sys.exit(error.exit_code)
-    except KeyboardInterrupt:
+    except (Interrupted, KeyboardInterrupt):
         _leave("localctx: interrupted", _INTERRUPTED)
     except OSError as error:
         _leave(f"localctx: cannot write or read ({error.strerror or error}); look at where the output goes", _FAILED)
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
+    """The first Ctrl-C ends the program; those after it are the same wish, and must not disturb that."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    raise Interrupted
 
 
 def _leave(text: str, code: int) -> NoReturn:

@@ -24,6 +24,7 @@ from __future__ import annotations
 __all__ = [
     "DoesNotFit",
     "FetchFailed",
+    "Interrupted",
     "JournalDamaged",
     "LocalctxError",
     "MissingExtra",
@@ -38,6 +39,10 @@ __all__ = [
     "Unauthorized",
     "Unreachable",
 ]
+
+
+class Interrupted(BaseException):
+    """The user wants to stop. Not a `KeyboardInterrupt`, which command-line libraries turn into an exit of their own."""
 
 
 class LocalctxError(Exception):

@@ -12,6 +12,7 @@ import typer
 
 from localctx.cli.models import fetching
 from localctx.cli.options import ApiKeyEnv, AsJson, MaxContext, Model, NumCtx, RuntimeKind
+from localctx.errors import Interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -119,5 +120,7 @@ def _one_interrupt() -> Iterator[None]:
         yield
     except asyncio.CancelledError:
         if wished:
-            raise KeyboardInterrupt from None
+            loop.remove_signal_handler(signal.SIGINT)
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            raise Interrupted from None
         raise

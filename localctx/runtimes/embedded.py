@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -58,9 +57,13 @@ class Embedded:
         self._server = None
 
     def abandon(self) -> None:
-        """Ends the server as `stop` does, without waiting for that."""
-        server, self._server = [self._server], None
-        threading.Thread(target=server.clear, daemon=True).start()
+        """Lets go of the server without waiting for what it is doing; it ends with the program."""
+        _ABANDONED.append(self._server)
+        self._server = None
+
+
+_ABANDONED: list[Any] = []
+"""Servers that were let go of: to free one is to wait for the batch that it computes."""
 
 
 async def start(path: Path, *, name: str, window: int, threads: int) -> Embedded:
