@@ -20,7 +20,7 @@ from localctx.errors import Misuse
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["Settings", "Thresholds", "load"]
+__all__ = ["Settings", "Thresholds", "load", "this_machine"]
 
 FILE = "localctx.toml"
 _MOST_BYTES = 16 * 1024
@@ -67,7 +67,7 @@ class Settings(_File, frozen=True):
 
     def key(self, environment: Mapping[str, str]) -> str | None:
         """The key to send, if there is one and the address may have it. Raises `Misuse` for a named key that is not set."""
-        if self.url and self.origins["url"].startswith("project ") and not _this_machine(self.url):
+        if self.url and self.origins["url"].startswith("project ") and not this_machine(self.url):
             return None
         if self.api_key_env is None:
             return environment.get("LOCALCTX_API_KEY") or None
@@ -184,7 +184,8 @@ _PLAINLY = {
 """What the decoder says, in words for people."""
 
 
-def _this_machine(url: str) -> bool:
+def this_machine(url: str) -> bool:
+    """Whether an address is a loopback one."""
     try:
         host = urlsplit(url if "://" in url else f"http://{url}").hostname or ""
         return host == "localhost" or ip_address(host).is_loopback

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from localctx.config import FILE, Settings, Thresholds, _this_machine, load
+from localctx.config import FILE, Settings, Thresholds, load, this_machine
 from localctx.errors import Misuse
 from localctx.runtimes.http import client
 
@@ -280,7 +280,7 @@ def test_a_project_may_not_name_a_key(places: Places, text: str) -> None:
         ("http://", False),
     ],
 )
-def test_an_address_from_a_project_gets_a_key_only_on_this_machine(places: Places, url: str, sent: bool) -> None:  # noqa: FBT001
+def test_an_address_from_a_project_gets_a_key_only_onthis_machine(places: Places, url: str, sent: bool) -> None:  # noqa: FBT001
     places.files(user='api_key_env = "MINE"', project=f"url = '{url}'")
     given = places.load()
     assert given.key({"MINE": "sk-mine"}) == ("sk-mine" if sent else None)
@@ -293,11 +293,11 @@ BETWEEN = ("@", "\\@", ":80@", "#@", "?@", "/@", "%2f@", "\\", "#", "?", "://", 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]"])
 @pytest.mark.parametrize("other", ["", "example.org", "127.0.0.1.example.org"])
-def test_what_counts_as_this_machine_is_what_would_be_called(host: str, other: str) -> None:
+def test_what_counts_asthis_machine_is_what_would_be_called(host: str, other: str) -> None:
     called = set()
     for between in BETWEEN:
         for address in (f"{host}{between}{other}", f"{other}{between}{host}"):
-            for url in filter(_this_machine, (address, f"http://{address}", f"http://{address}:80/")):
+            for url in filter(this_machine, (address, f"http://{address}", f"http://{address}:80/")):
                 with suppress(Misuse):  # not called at all
                     called.add(client(url).base_url.host)
     assert called == {host.strip("[]")}

@@ -25,7 +25,7 @@ SILENCE_SECONDS = 120.0
 
 _LIMITS = httpx.Limits(max_keepalive_connections=0)
 """A connection serves one exchange: llama-server closes a kept one 5 s after its last request *began*, so that the next
-use of it, right after a long reply, would look like a crash. A new one costs about a millisecond here."""
+use of it, right after a long reply, would look like a crash. A new one costs little."""
 
 _ANSWER_BYTES = 4 * 2**20
 _STREAM_BYTES = 64 * 2**20

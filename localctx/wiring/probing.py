@@ -139,7 +139,10 @@ async def verify_all(
 
 
 async def _verified(given: Settings, report: ServerReport, emit: Callable[[Event], None]) -> ServerReport:
-    if report.status is not Status.UP or report.runtime == "embedded":
+    if report.status is not Status.UP:
+        return report
+    if report.runtime == "embedded":
+        emit(Notice("not-verified", "the embedded runtime is started for a command alone: there is nothing to verify"))
         return report
     model = next((each for each in report.models if each.loaded), None)
     if model is None:

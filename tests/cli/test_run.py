@@ -355,3 +355,16 @@ def test_a_server_that_was_restarted_with_another_window_is_noticed(localctx: Ru
     fake.n_ctx = 1024
     done = localctx("run", "Second.", "--url", fake.url, "--session", "mine")
     assert "window 1,024 tokens, served" in done.stderr
+
+
+def test_ctrl_c_ends_a_watch_with_130(environment: dict[str, str], fake: Fake) -> None:
+    command = [sys.executable, "-m", "localctx", "probe", "--watch", "--url", fake.url]
+    with subprocess.Popen(
+        command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    ) as child:
+        while not fake.requests and child.poll() is None:
+            time.sleep(0.05)
+        child.send_signal(signal.SIGINT)
+        _, error = child.communicate(timeout=20)
+    assert child.returncode == 130
+    assert b"Traceback" not in error
