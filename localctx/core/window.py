@@ -83,6 +83,7 @@ class EffectiveWindow:
     ceiling: int | None
     decided_by: Reading | None
     readings: tuple[Reading, ...]
+    pin_reloads: bool = False
 
 
 def reconcile(
@@ -100,16 +101,17 @@ def reconcile(
     decided, confidence = _decide(known, pin_reloads=pin_reloads)
     ceiling = ceiling if ceiling is not None and ceiling > 0 else None
     if decided is None:
-        return EffectiveWindow(None, Confidence.UNKNOWN, None, ceiling, None, known)
+        return EffectiveWindow(None, Confidence.UNKNOWN, None, ceiling, None, known, pin_reloads)
     tokens = decided.tokens if ceiling is None else min(decided.tokens, ceiling)
-    return EffectiveWindow(tokens, confidence, max(tokens - reply_margin, 0), ceiling, decided, known)
+    longest = max(tokens - reply_margin, 0)
+    return EffectiveWindow(tokens, confidence, longest, ceiling, decided, known, pin_reloads)
 
 
-def reread(window: EffectiveWindow, *readings: Reading, pin_reloads: bool = False) -> EffectiveWindow:
+def reread(window: EffectiveWindow, *readings: Reading) -> EffectiveWindow:
     """The window with more readings: what a catalog advertises, or what a server has shown beside what it said."""
     margin = 1 if window.tokens is None or window.max_prompt is None else window.tokens - window.max_prompt
     every = (*window.readings, *readings)
-    return reconcile(every, ceiling=window.ceiling, pin_reloads=pin_reloads, reply_margin=margin)
+    return reconcile(every, ceiling=window.ceiling, pin_reloads=window.pin_reloads, reply_margin=margin)
 
 
 def assume(window: EffectiveWindow) -> EffectiveWindow:
@@ -132,7 +134,7 @@ def _decide(known: tuple[Reading, ...], *, pin_reloads: bool) -> tuple[Reading |
     if unconfirmed is None:
         return None, Confidence.UNKNOWN
     cap = _least(known, Source.TRAINED) or (_least(known, Source.ADVERTISED) if pinned else None)
-    return _lower(unconfirmed, cap), Confidence.PROVISIONAL
+    return _lower(_lower(unconfirmed, cap), _least(known, Source.MEASURED)), Confidence.PROVISIONAL
 
 
 def _least(known: tuple[Reading, ...], *sources: Source) -> Reading | None:

@@ -96,7 +96,7 @@ def usual_addresses() -> list[str]:
 
 def _with_ours(report: ServerReport, listed: Catalog, system: str) -> ServerReport:
     """The report with what the catalog advertises for its models, and what the settings would make of them."""
-    models = (_with_listings(report, model, listed) for model in report.models)
+    models = (_with_listings(model, listed) for model in report.models)
     return replace(report, models=tuple(_with_preflight(model, system) for model in models))
 
 
@@ -113,11 +113,11 @@ def _with_preflight(model: ModelReport, system: str) -> ModelReport:
     return replace(model, warnings=(*model.warnings, advice))
 
 
-def _with_listings(report: ServerReport, model: ModelReport, listed: Catalog) -> ModelReport:
+def _with_listings(model: ModelReport, listed: Catalog) -> ModelReport:
     found = listed.advertised(model.id)
     if not found:
         return model
-    window = reread(model.window, *found, pin_reloads=report.runtime == "ollama")
+    window = reread(model.window, *found)
     advice = tuple(
         Advice("catalog-disagrees", f"{reading.where}: {reading.note}", "go by what the server serves")
         for reading in found

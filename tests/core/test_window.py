@@ -274,3 +274,11 @@ def test_case_the_reply_is_clamped_anew_for_each_request(row: dict[str, int], ch
     assert reply <= check.get("max_tokens_at_most", reply)
     assert reply == check.get("max_tokens_equals", reply)
     assert row["prompt_tokens"] + reply <= row["max_model_len"]
+
+
+def test_a_pin_that_reloads_stays_one_and_yields_to_what_a_server_has_shown() -> None:
+    stated = [Reading(Source.SERVED, 4_096, "ps"), Reading(Source.PINNED, 65_536, "--num-ctx")]
+    window = reconcile(stated, pin_reloads=True)
+    assert window.tokens == 65_536
+    assert reread(window, Reading(Source.ADVERTISED, 131_072, "catalog")).tokens == 65_536
+    assert reread(window, Reading(Source.MEASURED, 60_000, "a refusal")).tokens == 60_000
