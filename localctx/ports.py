@@ -6,23 +6,28 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Mapping, Sequence
 
     from localctx.core.accounting import Count, Usage
+    from localctx.core.calibration import Calibration, Makeup
     from localctx.core.checkpoint import Outline
     from localctx.core.journal import Entry
     from localctx.core.outgoing import WireMessage
     from localctx.core.window import ServerReport
 
-__all__ = ["Delta", "Estimator", "Finished", "Journal", "Piece", "Prober", "Request", "Runtime"]
+__all__ = ["Counter", "Counting", "Delta", "Finished", "Journal", "Piece", "Prober", "Request", "Runtime", "Tokenizer"]
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One chat request. `max_tokens` bounds the reply; `outline` is the form that it should have, where the server can impose it."""
+    """One chat request. `max_tokens` bounds the reply; `tools` are schemas as the OpenAI dialect has them.
+
+    `outline` is the form that the reply should have, where the server can impose it.
+    """
 
     messages: Sequence[WireMessage]
     max_tokens: int
+    tools: Sequence[WireMessage] = ()
     temperature: float | None = None
     frequency_penalty: float | None = None
     outline: Outline | None = None
@@ -48,15 +53,50 @@ class Finished:
 Piece: TypeAlias = Delta | Finished
 
 
-class Estimator(Protocol):
-    """Counts without a tokenizer."""
+class Counter(Protocol):
+    """Counts requests in this process, by classes of content whose rates it can be taught."""
 
-    def size(self, text: str) -> int:
-        """About how many tokens a text is."""
+    @property
+    def how(self) -> str:
+        """What it counts with, for people: `estimate`, `GGUF vocabulary`."""
         ...
 
-    def request(self, messages: Iterable[Mapping[str, object]]) -> Count:
-        """About how many tokens a chat request is."""
+    @property
+    def prior(self) -> Calibration:
+        """What it believes of its classes before any server has reported."""
+        ...
+
+    def size(self, text: str) -> int:
+        """About how many tokens a text is, before anything was learned; memoised, so that only new text costs anything."""
+        ...
+
+    def text(self, text: str) -> Makeup:
+        """What a text on its own is made of."""
+        ...
+
+    def message(self, message: Mapping[str, object]) -> Makeup:
+        """What a wire message is made of: all of it that is sent, its place in the template included."""
+        ...
+
+    def frame(self, tools: Sequence[Mapping[str, object]] = ()) -> Makeup:
+        """What a request is made of beside its messages: the template's own words, and the schemas of tools."""
+        ...
+
+
+class Tokenizer(Protocol):
+    """The vocabulary of a model, in this process."""
+
+    @property
+    def how(self) -> str:
+        """What it counts with, for people: `GGUF vocabulary`, `tiktoken o200k_base`."""
+        ...
+
+    def size(self, text: str) -> int:
+        """The tokens of a text on its own; what looks like a special token in it is text."""
+        ...
+
+    def rendered(self, prompt: str) -> int:
+        """The tokens of a prompt that a chat template rendered: special tokens are single tokens, the first one included."""
         ...
 
 
@@ -73,7 +113,15 @@ class Prober(Protocol):
         ...
 
 
-class Runtime(Prober, Protocol):
+class Counting(Protocol):
+    """What counts whole requests."""
+
+    async def count(self, messages: Sequence[WireMessage], tools: Sequence[WireMessage] = ()) -> Count | None:
+        """The tokens of a request by this server's own count; None where it cannot count."""
+        ...
+
+
+class Runtime(Prober, Counting, Protocol):
     """A server program with one model, as the engine sees it."""
 
     @property
@@ -81,8 +129,12 @@ class Runtime(Prober, Protocol):
         """The runtime's name, as `--runtime` takes it."""
         ...
 
-    async def count(self, messages: Sequence[WireMessage]) -> Count | None:
-        """The tokens of a request by this server's own count; None where it cannot count."""
+    async def size(self, text: str) -> Count | None:
+        """The tokens of a text by this server's own count, without any template; None where it cannot count."""
+        ...
+
+    def cut_points(self, window: int) -> tuple[int, ...]:
+        """The prompt sizes that this server reports when it has cut a prompt in silence at a window; none where it never does."""
         ...
 
     def chat(self, request: Request) -> AsyncGenerator[Piece, None]:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
-__all__ = ["Count", "Ledger", "Usage", "head_and_tail", "truncated"]
+__all__ = ["Count", "Ledger", "Usage", "head_and_tail", "plausible", "truncated"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,44 +43,49 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """The last prompt that a server measured and the last `seq` in it. Empty, it judges nothing.
+    """The last prompt that a server measured, and the makeup of what was added since; `through` is the last `seq` in it.
 
-    A commit of the engine rewrites the history; usage from before it is void, so the ledger starts empty again.
+    A commit of the engine rewrites the history; what was measured before is void, so the ledger starts empty again.
     """
 
-    tokens: int = 0
+    measured: int = 0
     through: int = -1
+    new: tuple[float, ...] = ()
 
-    def measured(self, usage: Usage, through: int) -> Ledger:
-        """The ledger after a reply; a report without a positive prompt teaches nothing."""
-        if usage.prompt is None or usage.prompt <= 0:
-            return self
-        return Ledger(usage.prompt, through)
+    def plus(self, makeup: tuple[float, ...], through: int) -> Ledger:
+        """The ledger with something more in it, up to line `through`."""
+        new = tuple(a + b for a, b in zip(self.new, makeup, strict=True)) if self.new else makeup
+        return Ledger(self.measured, max(through, self.through), new)
 
-    def count(self, since: Count) -> Count:
-        """The prompt now: the measured part, and what is new `since` then."""
-        return Count(self.tokens + since.tokens, since.bound, f"last usage and {since.how} of what is new")
+    @property
+    def how(self) -> str:
+        """Where its numbers come from, to be put before the name of the counter."""
+        return "last report and " if self.measured else ""
 
 
-_FAR_BELOW = 0.97
-"""A report this share under the expected lower bound means that the server dropped context, not that we miscounted."""
-
-_KEPT = 4
-"""Tokens at the head of a prompt that a server keeps when it cuts to half (Ollama's `num_keep`)."""
+_EXACT_SHARE = 0.97
+"""The share of an exact count below which a report is of another prompt: templates may differ a little between a server's
+count and its chat."""
 
 _NEAR = 2
+"""How far from a cut point, or below a bound, a report may be: servers keep a first token or not."""
 
 
-def truncated(expected: Count, reported: int, window: int) -> bool:
-    """Whether a server must have cut a prompt in silence: it reports far less than was sent.
+def plausible(expected: Count, reported: int) -> bool:
+    """Whether a report can be of the whole prompt: a stale one, one of uncached tokens only or a cut one is too low."""
+    least = expected.lower - _NEAR if expected.bound else expected.tokens * _EXACT_SHARE
+    return reported > 0 and reported >= least
 
-    An exact count is proof. An estimate may be wrong by more than it says, so it needs a report that sits where servers
-    cut: at the window, or at the half of it that stays behind the kept head.
+
+def truncated(expected: Count, reported: int, cut_points: Iterable[int]) -> bool:
+    """Whether a server must have cut a prompt in silence: it reports less than was sent.
+
+    An exact count is proof. An estimate may be wrong by more than it says, so it needs a report that sits on one of the
+    `cut_points` of that server.
     """
-    if not 0 < reported < expected.lower * _FAR_BELOW:
+    if reported <= 0 or plausible(expected, reported):
         return False
-    cuts = (window, window - (window - _KEPT) // 2)
-    return expected.bound == 0 or any(abs(reported - cut) <= _NEAR for cut in cuts)
+    return expected.bound == 0 or any(abs(reported - cut) <= _NEAR for cut in cut_points)
 
 
 def head_and_tail(text: str, tokens: int, size: Callable[[str], int], note: str) -> str:

@@ -97,10 +97,15 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class Truncated:
-    """The silent truncation alarm: the server reports fewer prompt tokens than were sent."""
+    """The silent truncation alarm: the server reports fewer prompt tokens than were sent.
+
+    About `unseen` messages did not reach the model. `again`: room is made, and the request is sent once more.
+    """
 
     expected: Count
     reported: int
+    unseen: int
+    again: bool
 
 
 @dataclass(frozen=True, slots=True)

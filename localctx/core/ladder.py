@@ -57,6 +57,7 @@ __all__ = [
     "tail_tokens",
     "trim",
     "unit_size",
+    "unseen",
 ]
 
 
@@ -209,6 +210,19 @@ def fills(history: History, size: Callable[[str], int]) -> dict[str, int]:
     for _, unit in history.units():
         found[kinds[type(unit)]] += unit_size(unit, size)
     return found
+
+
+def unseen(history: History, kept: int, size: Callable[[str], int]) -> int:
+    """About how many messages a model did not see of a history that a server cut to `kept` tokens.
+
+    Servers keep the system's words, and the end.
+    """
+    room = kept - sum(unit_size(message, size) for message in history.system)
+    missed = 0
+    for _, unit in reversed([*history.units()]):
+        room -= unit_size(unit, size)
+        missed += (1 + (len(unit.results) if isinstance(unit, ToolCycle) else 0)) if room < 0 else 0
+    return missed
 
 
 # --- deciding -----------------------------------------------------------------------------------------------------

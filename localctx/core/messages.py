@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ __all__ = [
     "History",
     "Interjection",
     "Item",
+    "Leaf",
     "Message",
     "Part",
     "Said",
@@ -128,7 +130,8 @@ class Interjection:
 
 
 Step: TypeAlias = ToolCycle | Said | Interjection
-Item: TypeAlias = Message | Said | ToolCycle | ToolResult | Interjection
+Leaf: TypeAlias = Message | Said | ToolCycle | ToolResult
+Item: TypeAlias = Leaf | Interjection
 
 
 def end_of(step: Step | Message) -> int:
@@ -213,8 +216,25 @@ class History:
 
     @property
     def last_seq(self) -> int:
-        """The `seq` of the newest leaf; 0 where there is none."""
-        return max((end_of(unit) for _, unit in self.units()), default=0)
+        """The `seq` of the newest leaf of a turn; 0 where there is none."""
+        return next((end_of(unit) for unit in self._newest_first()), 0)
+
+    def since(self, seq: int) -> list[Leaf]:
+        """The leaves of turns that came after line `seq`, in order; costs what is new, not what there is.
+
+        A tool cycle stands for its calls alone: its results follow it, each on its own.
+        """
+        found = list[Leaf]()
+        for unit in takewhile(lambda unit: end_of(unit) > seq, self._newest_first()):
+            leaf = unit.message if isinstance(unit, Interjection) else unit
+            results = reversed(leaf.results) if isinstance(leaf, ToolCycle) else ()
+            found += [each for each in (*results, leaf) if each.seq > seq]
+        return found[::-1]
+
+    def _newest_first(self) -> Iterator[Message | Step]:
+        for turn in reversed(self.turns):
+            yield from reversed(turn.steps)
+            yield from reversed(turn.opening)
 
     def messages(self) -> int:
         """How many messages the wire would carry, the checkpoint left out."""

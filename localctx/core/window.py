@@ -190,7 +190,10 @@ class Advice:
 
 @dataclass(frozen=True, slots=True)
 class ModelReport:
-    """One model of a server. `shared_pool` is the tokens that all slots share, None where they are split or unknown."""
+    """One model of a server. `shared_pool` is the tokens that all slots share, None where they are split or unknown.
+
+    `digest` and `template` are fingerprints of the weights and of the chat template, where the server says them.
+    """
 
     id: str
     loaded: bool
@@ -200,6 +203,7 @@ class ModelReport:
     shared_pool: int | None = None
     aliases: tuple[str, ...] = ()
     template: str | None = None
+    digest: str | None = None
     model_bytes: int | None = None
     in_vram_bytes: int | None = None
     warnings: tuple[Advice, ...] = ()

@@ -17,7 +17,7 @@ from localctx.errors import Misuse, NotARuntime, ServerFailed, Unreachable
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-__all__ = ["Answer", "ask", "client", "sendable", "translated"]
+__all__ = ["LARGE_BYTES", "Answer", "ask", "client", "sendable", "translated"]
 
 CONNECT_SECONDS = 1.0
 SILENCE_SECONDS = 120.0
@@ -29,6 +29,12 @@ use of it, right after a long reply, would look like a crash. A new one costs li
 
 _ANSWER_BYTES = 4 * 2**20
 _STREAM_BYTES = 64 * 2**20
+
+LARGE_BYTES = 32 * 2**20
+"""The bound of the few answers that grow with a prompt (its text, its tokens) or hold a vocabulary (1 to 20 MB)."""
+
+_MOST = "localctx_bytes"
+"""The extension by which a request names another bound for its answer."""
 
 _KEY = re.compile(r"[!-~]+")
 
@@ -62,7 +68,9 @@ class _BoundedTransport(httpx.AsyncBaseTransport):
             await response.aclose()
             raise httpx.DecodingError("the answer is compressed, which was not asked for")
         response.headers.pop("location", None)  # httpx would read it, though it is never followed
-        limit = _STREAM_BYTES if "text/event-stream" in response.headers.get("content-type", "") else _ANSWER_BYTES
+        kind = response.headers.get("content-type", "")
+        streamed = "text/event-stream" in kind or "application/x-ndjson" in kind
+        limit = _STREAM_BYTES if streamed else request.extensions.get(_MOST, _ANSWER_BYTES)
         response.stream = _Bounded(response.stream, limit)
         return response
 
@@ -112,11 +120,22 @@ class Answer:
     body: object
 
 
-async def ask(http: httpx.AsyncClient, method: str, path: str, *, sent: object = None, seconds: float = 5.0) -> Answer:
-    """One exchange with a deadline. Raises `Unreachable`, `NotARuntime` or `ServerFailed`."""
+async def ask(
+    http: httpx.AsyncClient,
+    method: str,
+    path: str,
+    *,
+    sent: object = None,
+    seconds: float = 5.0,
+    most: int = _ANSWER_BYTES,
+) -> Answer:
+    """One exchange with a deadline, and with an answer of at most `most` bytes.
+
+    Raises `Unreachable`, `NotARuntime` or `ServerFailed`.
+    """
     with translated(http):
         with anyio.move_on_after(seconds):
-            response = await http.request(method, path, **sendable(sent))
+            response = await http.request(method, path, extensions={_MOST: most}, **sendable(sent))
             return Answer(response.status_code, response.headers, body_of(response.content))
     raise ServerFailed(f"{address(http)}{path} gave no answer within {seconds:g} s; it may be busy or hung: try again")
 

@@ -5,24 +5,25 @@ from __future__ import annotations
 import hashlib
 import itertools
 import re
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from functools import partial
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import anyio.to_thread
 import msgspec
 
 from localctx.core.accounting import Count
 from localctx.core.window import Advice, ModelReport, Reading, ServerReport, Source, Status, reconcile
-from localctx.errors import LocalctxError
+from localctx.errors import LocalctxError, NotARuntime
 from localctx.runtimes import openai_chat
-from localctx.runtimes.http import Answer, address, ask, client
+from localctx.runtimes.http import LARGE_BYTES, Answer, address, ask, client
 from localctx.runtimes.launch import arguments
-from localctx.runtimes.server import Pins, Server, decoded, probed, served, trouble
+from localctx.runtimes.pieces import guard, pieces
+from localctx.runtimes.server import Pins, Server, decoded, pictured, probed, served, trouble
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterator, Sequence
+    from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 
     import httpx
 
@@ -76,7 +77,22 @@ class _Models(msgspec.Struct):
     data: list[_Model] = []
 
 
+class _Counted(msgspec.Struct):
+    input_tokens: Annotated[int, msgspec.Meta(gt=0, lt=2**31)]
+
+
+class _Rendered(msgspec.Struct):
+    prompt: str
+
+
+class _Tokenized(msgspec.Struct):
+    tokens: list[object]
+
+
 _PROPS = "/props n_ctx"
+_COUNT, _RENDER, _TOKENIZE = "/v1/chat/completions/input_tokens", "/apply-template", "/tokenize"
+
+_T = TypeVar("_T")
 
 
 class LlamaServer:
@@ -96,7 +112,8 @@ class LlamaServer:
     ) -> None:
         self._http = client(url, key, transport)
         self._pins = pins or Pins()
-        self._counts = True
+        self._missing: set[str] = set()
+        self._guards: dict[str, int] = {}
         self.kind, self.model, self.url = kind, model, address(self._http)
 
     async def probe(self) -> ServerReport:
@@ -104,22 +121,29 @@ class LlamaServer:
         reader = partial(read, kind=self.kind)
         return await probed(Server(self._http), (reader,), self._pins, hello="/props", kind=self.kind)
 
-    async def count(self, messages: Sequence[WireMessage]) -> Count | None:
-        """The server's own count of the rendered chat; None where this server has no such endpoint."""
-        if not self._counts:
+    async def count(self, messages: Sequence[WireMessage], tools: Sequence[WireMessage] = ()) -> Count | None:
+        """The server's own count of the rendered chat; None where it cannot count. An older one renders, then counts."""
+        body = self._body(messages, tools)
+        if counted := await self._asked(_COUNT, body, _Counted):
+            return Count(counted.input_tokens, 0, "llama-server input_tokens")
+        if _COUNT not in self._missing or pictured(messages):
             return None
-        answer = await ask(
-            self._http, "POST", "/v1/chat/completions/input_tokens", sent=self._body(messages), seconds=60
-        )
-        match answer.body:
-            case {"input_tokens": int(tokens)} if answer.status == 200:  # noqa: PLR2004
-                return Count(tokens, 0, "llama-server input_tokens")
-        self._counts = answer.status not in {200, 404, 405, 501}
-        return None
+        rendered = await self._asked(_RENDER, body, _Rendered)
+        tokens = await self._tokens(rendered.prompt, special=True) if rendered else None
+        return None if tokens is None else Count(tokens, 0, "llama-server apply-template and tokenize")
+
+    async def size(self, text: str) -> Count | None:
+        """The tokens of a text by the server's vocabulary; wakes a server that sleeps. None where it cannot count."""
+        tokens = await self._tokens(text, special=False)
+        return None if tokens is None else Count(tokens, 0, "llama-server tokenize")
+
+    def cut_points(self, window: int) -> tuple[int, ...]:  # noqa: ARG002  the port's signature
+        """None: a prompt that is too long is refused, with `--context-shift` too (that drops context while it answers)."""
+        return ()
 
     async def chat(self, request: Request) -> AsyncGenerator[Piece, None]:
         """Streams a reply."""
-        body: dict[str, object] = self._body(request.messages) | {"max_tokens": request.max_tokens}
+        body = self._body(request.messages, request.tools) | {"max_tokens": request.max_tokens}
         wishes = {"temperature": request.temperature, "frequency_penalty": request.frequency_penalty}
         body |= {name: value for name, value in wishes.items() if value is not None}
         if request.outline is not None:
@@ -132,8 +156,47 @@ class LlamaServer:
         """Closes the connections."""
         await self._http.aclose()
 
-    def _body(self, messages: Sequence[WireMessage]) -> dict[str, object]:
-        return {"messages": list(messages)} | ({"model": self.model} if self.model else {})
+    def _body(self, messages: Sequence[WireMessage], tools: Sequence[WireMessage]) -> dict[str, object]:
+        return openai_chat.conversation(messages, tools) | self._named()
+
+    def _named(self) -> dict[str, object]:
+        return {"model": self.model} if self.model else {}
+
+    async def _asked(self, path: str, body: Mapping[str, object], kind: type[_T]) -> _T | None:
+        """What a path answers; None where it refuses, and without asking again where there is no such path."""
+        if path in self._missing:
+            return None
+        answer = await ask(self._http, "POST", path, sent=body, seconds=60, most=LARGE_BYTES)
+        with suppress(NotARuntime, msgspec.ValidationError):
+            if answer.status == 200:  # noqa: PLR2004
+                return decoded(answer, kind)
+        if answer.status in openai_chat.MISSING:
+            self._missing.add(path)
+        return None
+
+    async def _tokens(self, text: str, *, special: bool) -> int | None:
+        """The tokens of a text, or, with `special`, of a rendered prompt, whose special tokens are more than their letters."""
+        parts, total = pieces(text), 0
+        for place, part in enumerate(parts or ()):
+            count = self._behind_guard if place else self._tokenize
+            tokens = await count(part, special=special)
+            if tokens is None:
+                return None
+            total += tokens
+        return None if parts is None else total
+
+    async def _behind_guard(self, part: str, *, special: bool) -> int | None:
+        """The tokens that a later piece adds: it is sent behind a guard, whose own tokens are taken off again."""
+        before = guard(part)
+        if before not in self._guards and (own := await self._tokenize(before, special=False)) is not None:
+            self._guards[before] = own
+        told = await self._tokenize(before + part, special=special, first=False)
+        return None if told is None or before not in self._guards else told - self._guards[before]
+
+    async def _tokenize(self, text: str, *, special: bool, first: bool = True) -> int | None:
+        body = {"content": text, "add_special": special and first, "parse_special": special}
+        told = await self._asked(_TOKENIZE, body | self._named(), _Tokenized)
+        return None if told is None else len(told.tokens)
 
 
 async def read(server: Server, pins: Pins, kind: str = "llama-server") -> ServerReport | None:

@@ -11,12 +11,12 @@ import msgspec
 from localctx.core.window import Advice, Confidence, ModelReport, Reading, ServerReport, Source, Status, reconcile
 from localctx.errors import LocalctxError, Misuse, ServerFailed
 from localctx.runtimes.openai import tokens
-from localctx.runtimes.server import clamped, decoded
+from localctx.runtimes.server import clamped, decoded, halved
 
 if TYPE_CHECKING:
     from localctx.runtimes.server import Pins, Server
 
-__all__ = ["load", "read", "to_load"]
+__all__ = ["LOAD_SECONDS", "cut_points", "load", "read", "to_load"]
 
 
 class _Version(msgspec.Struct):
@@ -33,6 +33,7 @@ class _Entry(msgspec.Struct):
     size: int | None = None
     size_vram: int | None = None
     details: _Details | None = None
+    digest: object = None
 
 
 class _List(msgspec.Struct):
@@ -101,13 +102,25 @@ async def load(server: Server, model: str, pins: Pins) -> None:
         raise Misuse(f"{pins.pin.tokens} ({pins.pin.where}) is no window: Ollama would make it 4 tokens; pass more")
     options = {"num_ctx": pins.pin.tokens} if pins.pin else {}
     body = {"model": model, "options": options, "truncate": False, "shift": False, "stream": False}
-    answer = await server.post("/api/generate", body, seconds=_LOAD_SECONDS)
+    answer = await server.post("/api/generate", body, seconds=LOAD_SECONDS)
     if answer.status != 200:  # noqa: PLR2004
         said = " ".join(str(answer.body).split())[:200]
         raise ServerFailed(f"{server.url} did not load {model} (HTTP {answer.status}: {said}); look at its log")
 
 
-_LOAD_SECONDS = 300.0
+LOAD_SECONDS = 300.0
+"""How long a question may take that loads a model first."""
+
+_KEPT = (4, 5)
+"""The tokens at the head of a prompt that stay when it is cut: `num_keep` is 4, and the first token of all is one more."""
+
+
+def cut_points(window: int) -> tuple[int, ...]:
+    """The window (before 0.30.11), and half of it behind the head (measured: 850 to 258 of 512, 5,050 to 2,050 of 4,096).
+
+    Where only older messages are dropped, any size below the window may be left.
+    """
+    return tuple(sorted({window, *(halved(window, kept) for kept in _KEPT)}))
 
 
 async def _shows(server: Server, names: list[str]) -> dict[str, _Show]:
@@ -162,6 +175,7 @@ def _model(name: str, entry: _Entry, resident: _Entry | None, show: _Show | None
         window=reconcile(readings, ceiling=pins.ceiling, pin_reloads=not confirmed),
         trained=trained.tokens or None,
         aliases=(name.removesuffix(":latest"),) if name.endswith(":latest") else (),
+        digest=_digest(entry),
         model_bytes=(resident or entry).size or None,
         in_vram_bytes=resident.size_vram if resident else None,
         warnings=(
@@ -172,6 +186,15 @@ def _model(name: str, entry: _Entry, resident: _Entry | None, show: _Show | None
             *(_HALF if resident else ()),
         ),
     )
+
+
+_DIGEST = re.compile(r"(?:sha256:)?([0-9a-f]{12,64})")
+
+
+def _digest(entry: _Entry) -> str | None:
+    """The SHA-256 of the model's manifest, which names weights, template and parameters."""
+    found = _DIGEST.fullmatch(entry.digest) if isinstance(entry.digest, str) else None
+    return found[1] if found else None
 
 
 def _trained(entry: _Entry, show: _Show | None) -> Reading:

@@ -3,33 +3,37 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING
 
+import anyio.to_thread
 import msgspec
 
-from localctx.core.accounting import Usage
-from localctx.core.overflow import classify
+from localctx.core.accounting import Count, Usage
+from localctx.core.overflow import Kind, classify
 from localctx.core.window import Confidence, ServerReport
-from localctx.errors import ModelMissing, ServerFailed
+from localctx.errors import LocalctxError, ModelMissing, ServerFailed
 from localctx.ports import Delta, Finished, Piece
 from localctx.runtimes import ollama
-from localctx.runtimes.http import address, body_of, client, sendable, translated
+from localctx.runtimes.http import LARGE_BYTES, Answer, address, ask, body_of, client, sendable, translated
 from localctx.runtimes.openai_chat import refuse
+from localctx.runtimes.reported import seconds, usage
 from localctx.runtimes.server import Pins, Server, probed
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Sequence
+    from collections.abc import AsyncGenerator, Mapping, Sequence
 
     import httpx
 
-    from localctx.core.accounting import Count
     from localctx.core.outgoing import WireMessage
     from localctx.core.window import ModelReport
-    from localctx.ports import Request
+    from localctx.ports import Request, Tokenizer
 
 __all__ = ["OllamaServer"]
 
 _GRAIN = 256
+
+_HELLO: WireMessage = {"role": "user", "content": "Hello"}
 
 
 class _Message(msgspec.Struct):
@@ -42,18 +46,28 @@ class _Line(msgspec.Struct):
     message: _Message = msgspec.field(default_factory=_Message)
     done: bool = False
     done_reason: str | None = None
-    prompt_eval_count: int | None = None
-    eval_count: int | None = None
-    prompt_eval_duration: int | None = None
-    eval_duration: int | None = None
+    prompt_eval_count: object = None
+    eval_count: object = None
+    prompt_eval_duration: object = None
+    eval_duration: object = None
     error: object = None
+
+
+class _Rendered(msgspec.Struct):
+    rendered_template: str
+    image_count: int = 0
+
+
+class _Shown(msgspec.Struct):
+    debug: _Rendered = msgspec.field(name="_debug_info")
 
 
 class OllamaServer:
     """One Ollama and one model on it.
 
     A call with another `num_ctx`, or without one, would load the model again: the first number that is found is sent on
-    every call of the session.
+    every call of the session. `tokenizer` is the model's vocabulary in this process, without which nothing is counted; it
+    may come later.
     """
 
     kind = "ollama"
@@ -64,11 +78,15 @@ class OllamaServer:
         *,
         key: str | None = None,
         pins: Pins | None = None,
+        tokenizer: Tokenizer | None = None,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         self._http = client(url, key, transport)
         self._pins = pins or Pins()
         self._num_ctx: int | None = None
+        self._version: str | None = None
+        self._renders: bool | None = None
+        self.tokenizer = tokenizer
         self.url, self.model = address(self._http), ""
 
     async def probe(self) -> ServerReport:
@@ -84,28 +102,50 @@ class OllamaServer:
         self._num_ctx = _sent(report)
         return report
 
-    async def count(self, messages: Sequence[WireMessage]) -> Count | None:  # noqa: ARG002  the port's signature
-        """None: Ollama has no such endpoint."""
+    async def count(self, messages: Sequence[WireMessage], tools: Sequence[WireMessage] = ()) -> Count | None:
+        """The tokens of the prompt as Ollama renders it; None without a vocabulary, or where Ollama does not show it."""
+        if self.tokenizer is None or not messages or not await self._shows_prompts():
+            return None
+        answer = await self._render(await self._body(messages, tools, num_predict=1))
+        shown = _shown(answer)
+        if shown is not None:
+            if shown.image_count:
+                return None
+            tokens = await anyio.to_thread.run_sync(self.tokenizer.rendered, shown.rendered_template)
+            return Count(tokens, 0, f"Ollama's rendered prompt and {self.tokenizer.how}")
+        self._renders = answer.status != 200  # noqa: PLR2004  it generated, which it did not a while ago
+        refusal = classify(answer.status, answer.body)
+        if refusal.kind is not Kind.PROMPT_TOO_LONG or refusal.prompt is None or refusal.prompt_is_lower_bound:
+            return None
+        return Count(refusal.prompt, 0, "Ollama's refusal")
+
+    async def size(self, text: str) -> Count | None:
+        """The tokens of a text by the vocabulary; None without one."""
+        if self.tokenizer is None:
+            return None
+        return Count(await anyio.to_thread.run_sync(self.tokenizer.size, text), 0, self.tokenizer.how)
+
+    def cut_points(self, window: int) -> tuple[int, ...]:
+        """Where it cuts, should `truncate: false` not be heeded."""
+        return ollama.cut_points(window)
+
+    async def vocabulary(self) -> Mapping[str, object] | None:
+        """The model's metadata with its whole vocabulary, as GGUF names it; loads nothing. None where nobody says it."""
+        sent = {"model": self.model, "verbose": True}
+        try:
+            answer = await ask(self._http, "POST", "/api/show", sent=sent, seconds=60, most=LARGE_BYTES)
+        except LocalctxError:
+            return None
+        match answer.body:
+            case {"model_info": dict(info)} if answer.status == 200:  # noqa: PLR2004
+                return info
         return None
 
     async def chat(self, request: Request) -> AsyncGenerator[Piece, None]:
         """Streams a reply; a prompt that is too long is refused, never cut."""
-        if self._num_ctx is None:
-            await self.settle_window()
-        options = {
-            "num_ctx": self._num_ctx,
-            "num_predict": request.max_tokens,
-            "temperature": request.temperature,
-            "frequency_penalty": request.frequency_penalty,
-        }
-        body = {
-            "model": self.model,
-            "messages": [_native(message) for message in request.messages],
-            "stream": True,
-            "truncate": False,
-            "shift": False,
-            "options": {name: value for name, value in options.items() if value is not None},
-        }
+        wishes = {"temperature": request.temperature, "frequency_penalty": request.frequency_penalty}
+        body = await self._body(request.messages, request.tools, num_predict=request.max_tokens, **wishes)
+        body["stream"] = True
         end: Finished | None = None
         called = False
         with translated(self._http):
@@ -130,8 +170,41 @@ class OllamaServer:
         """Closes the connections; the model stays as long as the server keeps it."""
         await self._http.aclose()
 
+    async def _body(
+        self, messages: Sequence[WireMessage], tools: Sequence[WireMessage], **options: float | None
+    ) -> dict[str, object]:
+        """What every call about a conversation carries: anything else would render or load differently."""
+        if self._num_ctx is None:
+            await self.settle_window()
+        options = {"num_ctx": self._num_ctx, **options}
+        return {
+            "model": self.model,
+            "messages": [_native(message) for message in messages],
+            **({"tools": list(tools)} if tools else {}),
+            "truncate": False,
+            "shift": False,
+            "options": {name: value for name, value in options.items() if value is not None},
+        }
+
+    async def _shows_prompts(self) -> bool:
+        """Whether it renders a prompt whole and without generating; tried once, with a prompt that costs next to nothing."""
+        if self._renders is None:
+            body = await self._body([_HELLO], (), num_predict=1)  # which finds out the release
+            if _takes_truncate(self._version):
+                answer = await self._render(body)
+                self._renders = None if answer.status != 200 else _shown(answer) is not None  # noqa: PLR2004
+            else:
+                self._renders = False
+        return bool(self._renders)
+
+    async def _render(self, body: Mapping[str, object]) -> Answer:
+        """The prompt that a chat would have. An Ollama that does not know this option generates: one token, then."""
+        sent = {**body, "stream": False, "_debug_render_only": True}
+        return await ask(self._http, "POST", "/api/chat", sent=sent, seconds=ollama.LOAD_SECONDS, most=LARGE_BYTES)
+
     async def _report(self) -> ModelReport:
         report = await self.probe()
+        self._version = report.version
         found = [model for model in report.models if _tagged(model.id) == _tagged(self.model)]
         if not found:
             raise ModelMissing(report.error or f"{self.url} has no {self.model!r} any more; see: localctx probe")
@@ -160,26 +233,62 @@ def _tagged(name: str) -> str:
     return name if ":" in name else f"{name}:latest"
 
 
+def _shown(answer: Answer) -> _Rendered | None:
+    try:
+        return msgspec.convert(answer.body, _Shown).debug if answer.status == 200 else None  # noqa: PLR2004
+    except msgspec.ValidationError:
+        return None
+
+
+_TRUNCATE_SINCE = (0, 12, 6)
+"""Before this release a prompt was cut before it was rendered, whatever was asked (its git history)."""
+
+
+def _takes_truncate(version: str | None) -> bool:
+    """Whether a release heeds `truncate: false`; one that was built by hand says 0.0.0, and is believed to be new."""
+    found = re.match(r"(\d{1,6})\.(\d{1,6})\.(\d{1,6})", version or "")
+    release = tuple(int(part) for part in found.groups()) if found else (0, 0, 0)
+    return release == (0, 0, 0) or release >= _TRUNCATE_SINCE
+
+
+_NANOSECOND = 1e-9
+
+
 def _usage(line: _Line) -> Usage:
-    return Usage(
+    return usage(
         line.prompt_eval_count,
         line.eval_count,
-        None,
-        None if line.prompt_eval_duration is None else line.prompt_eval_duration / 1e9,
-        None if line.eval_duration is None else line.eval_duration / 1e9,
+        prefill_seconds=seconds(line.prompt_eval_duration, _NANOSECOND),
+        decode_seconds=seconds(line.eval_duration, _NANOSECOND),
     )
 
 
 def _native(message: WireMessage) -> WireMessage:
-    """A message as the native API takes it: text as one string, the arguments of calls as objects."""
+    """A message as the native API takes it: text as one string, images beside it, the arguments of calls as objects."""
     native = {key: value for key, value in message.items() if key not in {"reasoning_content", "tool_call_id"}}
     if isinstance(parts := message.get("content"), list):
-        native["content"] = "\n".join(str(part.get("text", "")) for part in parts if isinstance(part, dict))
+        native |= _plain(parts)
     if isinstance(calls := message.get("tool_calls"), list):
         native["tool_calls"] = [_native_call(call) for call in calls if isinstance(call, dict)]
     if "reasoning_content" in message:
         native["thinking"] = message["reasoning_content"]
     return native
+
+
+def _plain(parts: list[object]) -> dict[str, object]:
+    """The text and the images of a message. Ollama fetches nothing: an image that is elsewhere is only mentioned."""
+    texts, images = [], []
+    for part in parts:
+        match part:
+            case {"image_url": {"url": str(url)}} | {"image_url": str(url)}:
+                head, _, data = url.partition(";base64,")
+                if head.startswith("data:") and data:
+                    images.append(data)
+                else:
+                    texts.append("[image]")
+            case {"text": str(text)}:
+                texts.append(text)
+    return {"content": "\n".join(texts), **({"images": images} if images else {})}
 
 
 def _native_call(call: dict[str, dict[str, object]]) -> dict[str, object]:

@@ -8,13 +8,13 @@ import msgspec
 
 from localctx.core.window import Advice, ModelReport, Reading, ServerReport, Source, Status, reconcile
 from localctx.errors import LocalctxError
-from localctx.runtimes.server import trouble
+from localctx.runtimes.server import halved, trouble
 
 if TYPE_CHECKING:
     from localctx.core.window import EffectiveWindow
     from localctx.runtimes.server import Pins, Server
 
-__all__ = ["read", "tokens", "unknown"]
+__all__ = ["cut_points", "read", "tokens", "unknown"]
 
 _FIELDS = ("max_model_len", "context_length", "max_context_length", "context_window", "max_input_tokens")
 """Where proxies and servers put a window; LiteLLM's `max_input_tokens` is what it read from the server behind it."""
@@ -34,6 +34,15 @@ async def read(server: Server, pins: Pins) -> ServerReport | None:
             models = tuple(_model(card, pins) for card in named)
             return ServerReport("openai", server.url, Status.UP, models=models)
     return None
+
+
+_KEPT = (4, 5)
+"""The tokens at the head that an Ollama behind `/v1` keeps, without and with the first one (see `ollama.py`)."""
+
+
+def cut_points(window: int) -> tuple[int, ...]:
+    """Where an unknown server may cut in silence: at the window, or, as Ollama behind `/v1` does, to half of it."""
+    return tuple(sorted({window, *(halved(window, kept) for kept in _KEPT)}))
 
 
 _Tokens = Annotated[int, msgspec.Meta(gt=0, lt=2**31)]

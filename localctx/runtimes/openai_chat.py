@@ -12,8 +12,10 @@ from localctx.core.accounting import Count, Usage
 from localctx.core.overflow import Kind, Verdict, classify
 from localctx.errors import ModelMissing, NotARuntime, PromptRefused, ServerFailed, ServerLoading, Unauthorized
 from localctx.ports import Delta, Finished, Piece
-from localctx.runtimes.http import address, ask, body_of, client, sendable, translated
-from localctx.runtimes.server import Pins, Server, probed
+from localctx.runtimes import lmstudio, openai, sglang, vllm
+from localctx.runtimes.http import LARGE_BYTES, address, ask, body_of, client, sendable, translated
+from localctx.runtimes.reported import number, seconds, usage
+from localctx.runtimes.server import Pins, Server, pictured, probed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from localctx.ports import Request
     from localctx.runtimes.server import Reader
 
-__all__ = ["OpenAIServer", "refuse", "stream"]
+__all__ = ["MISSING", "OpenAIServer", "conversation", "refuse", "stream"]
 
 
 class _Delta(msgspec.Struct):
@@ -39,25 +41,10 @@ class _Choice(msgspec.Struct):
     finish_reason: str | None = None
 
 
-class _Details(msgspec.Struct):
-    cached_tokens: int | None = None
-
-
-class _Usage(msgspec.Struct):
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    prompt_tokens_details: _Details | None = None
-
-
-class _Timings(msgspec.Struct):
-    prompt_ms: float | None = None
-    predicted_ms: float | None = None
-
-
 class _Chunk(msgspec.Struct):
     choices: list[_Choice] = []
-    usage: _Usage | None = None
-    timings: _Timings | None = None
+    usage: object = None
+    timings: object = None
     error: object = None
 
 
@@ -119,21 +106,24 @@ def _decode(http: httpx.AsyncClient, data: str) -> _Chunk:
 
 
 def _usage(chunk: _Chunk) -> Usage | None:
-    if chunk.usage is None:
+    said = _fields(chunk.usage)
+    if not said:
         return None
-    timings = chunk.timings or _Timings()
-    details = chunk.usage.prompt_tokens_details or _Details()
-    return Usage(
-        chunk.usage.prompt_tokens,
-        chunk.usage.completion_tokens,
-        details.cached_tokens,
-        _seconds(timings.prompt_ms),
-        _seconds(timings.predicted_ms),
+    timings, details = _fields(chunk.timings), _fields(said.get("prompt_tokens_details"))
+    return usage(
+        said.get("prompt_tokens"),
+        said.get("completion_tokens"),
+        details.get("cached_tokens"),
+        prefill_seconds=seconds(timings.get("prompt_ms"), _MILLISECOND),
+        decode_seconds=seconds(timings.get("predicted_ms"), _MILLISECOND),
     )
 
 
-def _seconds(milliseconds: float | None) -> float | None:
-    return None if milliseconds is None else milliseconds / 1000
+def _fields(value: object) -> dict[str, object]:
+    return value if isinstance(value, dict) else {}
+
+
+_MILLISECOND = 1e-3
 
 
 _NEXT = {
@@ -169,8 +159,21 @@ def refuse(http: httpx.AsyncClient, verdict: Verdict, status: int) -> NoReturn:
             raise ServerFailed(f"{where} answers with an error (HTTP {status}: {said}); {step}")
 
 
+MISSING = {200, 404, 405, 501}
+"""The statuses of a path that a server has not got; 200 is that of a program which says the same to everything."""
+
+
+def conversation(messages: Sequence[WireMessage], tools: Sequence[WireMessage]) -> dict[str, object]:
+    """What is said and what may be called, as this dialect has it."""
+    return {"messages": list(messages), **({"tools": list(tools)} if tools else {})}
+
+
 _MARGIN = 8
 """Tokens that vLLM and SGLang are not asked to fill: their templates and counts differ by a few (measured)."""
+
+_COUNTING = {"vllm", "sglang"}
+
+_CUTS = {"vllm": vllm.cut_points, "sglang": sglang.cut_points, "lmstudio": lmstudio.cut_points}
 
 
 class OpenAIServer:
@@ -192,29 +195,29 @@ class OpenAIServer:
         self._http = client(url, key, transport)
         self._reader, self._pins = reader, pins or Pins()
         self.kind, self.url, self.model = kind, address(self._http), ""
-        self._counts = kind in {"vllm", "sglang"}
+        self._counts = kind in _COUNTING
 
     async def probe(self) -> ServerReport:
         """What the server says now."""
         return await probed(Server(self._http), (self._reader,), self._pins, kind=self.kind)
 
-    async def count(self, messages: Sequence[WireMessage]) -> Count | None:
-        """The server's own count of the rendered chat; None where it has none."""
-        if not self._counts:
-            return None
-        body = {"model": self.model, "messages": list(messages)}
-        answer = await ask(self._http, "POST", "/tokenize", sent=body, seconds=60)
-        match answer.body:
-            case {"count": int(tokens)} if answer.status == 200:  # noqa: PLR2004
-                return Count(tokens, 0, f"{self.kind} /tokenize")
-        self._counts = answer.status in {401, 429, 503}
-        return None
+    async def count(self, messages: Sequence[WireMessage], tools: Sequence[WireMessage] = ()) -> Count | None:
+        """The server's own count of the rendered chat; None where it has none, or where there are images."""
+        return None if pictured(messages) else await self._tokenized(conversation(messages, tools))
+
+    async def size(self, text: str) -> Count | None:
+        """The server's own count of a text; None where it has none."""
+        return await self._tokenized({"prompt": text, "add_special_tokens": False})
+
+    def cut_points(self, window: int) -> tuple[int, ...]:
+        """Where this kind of server cuts in silence."""
+        return _CUTS.get(self.kind, openai.cut_points)(window)
 
     async def chat(self, request: Request) -> AsyncGenerator[Piece, None]:
         """Streams a reply."""
-        body: dict[str, object] = {"model": self.model, "messages": list(request.messages)}
+        body: dict[str, object] = {"model": self.model, **conversation(request.messages, request.tools)}
         wishes = {
-            "max_tokens": max(request.max_tokens - (_MARGIN if self._counts else 0), 1),
+            "max_tokens": max(request.max_tokens - (_MARGIN if self.kind in _COUNTING else 0), 1),
             "temperature": request.temperature,
             "frequency_penalty": request.frequency_penalty,
         }
@@ -222,6 +225,20 @@ class OpenAIServer:
         async with aclosing(stream(self._http, "/v1/chat/completions", body)) as pieces:
             async for piece in pieces:
                 yield piece
+
+    async def _tokenized(self, asked: Mapping[str, object]) -> Count | None:
+        """What `/tokenize` counts; None, and asked no more, where there is no such path.
+
+        The `max_model_len` beside it is left alone: SGLang's is that of the tokenizer, not of the server.
+        """
+        if not self._counts:
+            return None
+        sent = {"model": self.model, **asked}
+        answer = await ask(self._http, "POST", "/tokenize", sent=sent, seconds=60, most=LARGE_BYTES)
+        if answer.status == 200 and (tokens := number(_fields(answer.body).get("count"))) is not None:  # noqa: PLR2004
+            return Count(tokens, 0, f"{self.kind} /tokenize")
+        self._counts = answer.status not in MISSING
+        return None
 
     async def close(self) -> None:
         """Closes the connections."""

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
     import httpx
 
-__all__ = ["Pins", "Reader", "Server", "clamped", "decoded", "probed", "served", "trouble"]
+    from localctx.core.outgoing import WireMessage
+
+__all__ = ["Pins", "Reader", "Server", "clamped", "decoded", "halved", "pictured", "probed", "served", "trouble"]
 
 _T = TypeVar("_T")
 
@@ -138,3 +140,15 @@ def clamped(pin: Reading | None, limit: int | None, what: str) -> tuple[Advice, 
 def served(readings: tuple[Reading, ...]) -> int | None:
     """The tokens that are served now, if anybody says so."""
     return next((reading.tokens for reading in readings if reading.source is Source.SERVED), None)
+
+
+def pictured(messages: Sequence[WireMessage]) -> bool:
+    """Whether there is more in messages than text: what an image takes is known to no tokenizer."""
+    contents = (message.get("content") for message in messages)
+    parts = (part for content in contents if isinstance(content, list) for part in content)
+    return any(isinstance(part, dict) and part.get("type", "text") != "text" for part in parts)
+
+
+def halved(window: int, kept: int) -> int:
+    """What is left of a prompt that a server cuts to half its window, behind the `kept` tokens at its head."""
+    return window - max(window - kept, 0) // 2

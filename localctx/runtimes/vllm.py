@@ -15,7 +15,7 @@ from localctx.runtimes.server import clamped, trouble
 if TYPE_CHECKING:
     from localctx.runtimes.server import Pins, Server
 
-__all__ = ["Card", "owned", "read", "windows"]
+__all__ = ["Card", "cut_points", "owned", "read", "windows"]
 
 
 class Card(msgspec.Struct):
@@ -62,6 +62,11 @@ def windows(cards: list[Card]) -> list[int]:
     """The window of each card: its own, or, for an adapter that states none, its parent's; 0 where nobody says it."""
     stated = {card.id: tokens(card.max_model_len) for card in cards}
     return [tokens(card.max_model_len) or stated.get(card.parent or "", 0) for card in cards]
+
+
+def cut_points(_window: int) -> tuple[int, ...]:
+    """None: a prompt that is too long is refused (HTTP 400, also in streams), unless a client asks for a cut, as none here does."""
+    return ()
 
 
 _INFO = re.compile(r"^vllm:cache_config_info\{(.*)\}", re.MULTILINE)

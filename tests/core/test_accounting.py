@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localctx.core.accounting import Count, Ledger, Usage, head_and_tail, truncated
+from localctx.core.accounting import Count, Ledger, head_and_tail, plausible, truncated
 from tests.cases import case, joined
 
 if TYPE_CHECKING:
@@ -19,17 +19,31 @@ def test_a_count_is_right_within_its_bound() -> None:
     assert Count(3, 8, "estimate").lower == 0
 
 
-@pytest.mark.parametrize("prompt", [None, 0, -1])
-def test_a_report_without_a_prompt_teaches_nothing(prompt: int | None) -> None:
-    ledger = Ledger(500, 9)
-    assert ledger.measured(Usage(prompt=prompt, completion=7), 12) == ledger
+def test_a_ledger_is_the_last_measure_and_the_makeup_of_what_is_new() -> None:
+    assert Ledger().plus((1.0, 2.0), 4) == Ledger(0, 4, (1.0, 2.0))
+    ledger = Ledger(1_000, 12).plus((1.0, 2.0), 13).plus((0.0, 0.5), 15)
+    assert ledger == Ledger(1_000, 15, (1.0, 2.5))
+    assert ledger.how == "last report and "
+    assert Ledger().how == ""
 
 
-def test_a_count_is_the_last_report_and_what_is_new() -> None:
-    assert Ledger().count(Count(50, 4, "estimate")).tokens == 50
-    ledger = Ledger().measured(Usage(prompt=1_000), 12)
-    assert ledger.through == 12
-    assert ledger.count(Count(50, 4, "estimate")) == Count(1_050, 4, "last usage and estimate of what is new")
+@pytest.mark.parametrize(
+    ("reported", "believed"),
+    [
+        pytest.param(1_000, True, id="as counted"),
+        pytest.param(1_900, True, id="a server may add words of its own"),
+        pytest.param(898, True, id="just under the bound"),
+        pytest.param(897, False, id="below the bound"),
+        pytest.param(800, False, id="stale, cut, or of uncached tokens only"),
+        pytest.param(0, False, id="no report"),
+        pytest.param(-5, False, id="nonsense"),
+    ],
+)
+def test_a_report_that_is_too_low_is_of_something_else(reported: int, *, believed: bool) -> None:
+    assert plausible(Count(1_000, 100, "estimate"), reported) is believed
+
+
+HALF = 4_096 - (4_096 - 4) // 2
 
 
 @pytest.mark.parametrize(
@@ -49,7 +63,12 @@ def test_a_count_is_the_last_report_and_what_is_new() -> None:
     ],
 )
 def test_a_report_far_below_what_was_sent_raises_the_alarm(expected: Count, reported: int, *, alarm: bool) -> None:
-    assert truncated(expected, reported, window=4_096) is alarm
+    assert truncated(expected, reported, (4_096, HALF)) is alarm
+
+
+def cut_points(run: dict[str, Any]) -> tuple[int, int]:
+    window, keep = run["window"], run.get("num_keep", 4)
+    return window, window - (window - keep) // 2
 
 
 @pytest.mark.parametrize("bound", [0, 300])
@@ -60,7 +79,7 @@ def test_case_silent_truncation(run: dict[str, Any], check: dict[str, Any], boun
     flagged = [
         index
         for index, turn in enumerate(run["turns"])
-        if truncated(Count(turn["estimate"], bound, "estimate"), turn["reported_prompt"], run["window"])
+        if truncated(Count(turn["estimate"], bound, "estimate"), turn["reported_prompt"], cut_points(run))
     ]
     assert flagged == check["flagged_turns"]
 

@@ -133,3 +133,15 @@ def test_no_cut_loses_a_message_or_falls_inside_a_cycle(wire: list[object], cut:
     assert all(end_of(unit) <= cut for _, unit in older.units())
     assert all(end_of(unit) > cut for _, unit in newer.units())
     assert flatten(older) + flatten(newer)[len(history.system) :] == wire
+
+
+@given(wires(), st.integers(0, 40))
+def test_what_came_since_a_line_is_each_leaf_after_it_once(messages: list[object], line: int) -> None:
+    history = parse(messages).history
+    leaves = history.since(line)
+    seqs = [leaf.seq for leaf in leaves]
+    assert seqs == sorted(set(seqs))
+    every = [leaf.seq for leaf in history.since(-1)]
+    assert seqs == [seq for seq in every if seq > line]
+    assert len(every) + len(history.system) == len(messages)
+    assert history.last_seq == max(every, default=0)

@@ -44,6 +44,15 @@ def tokenize(text: str) -> list[str]:
     return re.findall(r"\s*(?:\w+|[^\w\s])|\s+$", text)
 
 
+_MARKS = re.compile(r"(<\|im_start\|>)(\w+)(\n)|(<\|im_end\|>\n)")
+
+
+def tokenize_prompt(prompt: str) -> list[str]:
+    """A rendered prompt as tokens: those that `render` put together."""
+    parts = enumerate(_MARKS.split(prompt))  # in turn what lies between marks, and the four groups of a mark
+    return [token for at, part in parts if part for token in ([part] if at % 5 else tokenize(part))]
+
+
 def render(body: Json) -> list[str]:
     """The prompt as tokens: the tools as JSON, 4 tokens around each message, 3 that ask for the answer."""
     tokens = tokenize(json.dumps(body["tools"])) if body.get("tools") else []
@@ -271,7 +280,7 @@ class Http(BaseHTTPRequestHandler):
         if time.monotonic() < self.server.started + fake.loading_for:
             raise RefusedError(503, recorded("01-health-loading"))
         route = ROUTES.get((self.command, path))
-        if route is None or (route is input_tokens and fake.fault == "no_input_tokens"):
+        if route is None or route in LACKING.get(fake.fault or "", ()):
             raise RefusedError(404, recorded("40-404"))
         if self.command == "POST" and not isinstance(self.body, dict):
             raise bad_request("[json.exception.parse_error.101] parse error at line 1, column 1")
@@ -365,7 +374,7 @@ def metrics(http: Http) -> None:
 
 
 def tokens_of(http: Http) -> Json:
-    pieces = tokenize(http.body.get("content", ""))
+    pieces = (tokenize_prompt if http.body.get("parse_special", True) else tokenize)(http.body.get("content", ""))
     tokens = [{"id": zlib.crc32(piece.encode()) % 49152, "piece": piece} for piece in pieces]
     return {"tokens": tokens if http.body.get("with_pieces") else [token["id"] for token in tokens]}
 
@@ -485,9 +494,14 @@ def slow_headers(http: Http) -> None:
 BROKEN: dict[str, Callable[[Http], None]] = {
     function.__name__: function for function in (html, garbage, huge_json, redirect_loop, hang, slow_headers)
 }
+LACKING: dict[str, tuple[Callable[[Http], object], ...]] = {
+    "older": (input_tokens,),
+    "no_input_tokens": (input_tokens, apply_template, tokens_of),  # nor anything else that counts
+}
 FAULTS = (
     *BROKEN,
-    *("not_http", "truncated_json", "wrong_content_type", "unauthorized", "router", "lying", "no_input_tokens"),
+    *LACKING,
+    *("not_http", "truncated_json", "wrong_content_type", "unauthorized", "router", "lying"),
     *("die_mid_stream", "error_mid_stream", "no_finish", "empty", "cut_silently", "drop_after_stream"),
 )
 

@@ -1,7 +1,7 @@
 """An Ollama without models that still loads, reloads and forgets them as a real one does.
 
 What it says has the form of the recordings; what it does was measured on a real server, as far as a client of its
-native API can see it. Run it by hand with `python -m tests.fakes.ollama --port 11434 --fault slow`.
+native API can see it. It replies with greetings, and counts words as tokens. Run it by hand with `python -m tests.fakes.ollama --port 11434 --fault slow`.
 """
 
 import argparse
@@ -15,12 +15,15 @@ from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, TypeAlias
 
+from tests.fakes.llama_server import tokenize_prompt
+
 Json: TypeAlias = dict[str, Any]
 
 FAULTS = (
     *("hang", "slow", "html", "truncated_json", "huge_json"),  # whatever is asked
     *("hanging_show", "no_show", "load_fails"),  # in one place
     *("lying", "old"),  # /v1/models claims a window and another program's name; before 0.10 ps had no context_length
+    "generates",  # where it should render, as before 0.11.5
 )
 
 
@@ -37,6 +40,12 @@ class Model:
     num_ctx: int | None = None
     weights: str = ""
     size: int = 98_362_745
+    vocabulary: tuple[str, ...] = ("<|im_start|>", "<|im_end|>", "Hel", "lo")
+    tools: bool = True
+
+    @property
+    def digest(self) -> str:
+        return sha256(f"{self.blob} {self.parameters}".encode()).hexdigest()
 
     @property
     def blob(self) -> str:
@@ -45,6 +54,13 @@ class Model:
     @property
     def parameters(self) -> str:
         return "" if self.num_ctx is None else f"num_ctx                        {self.num_ctx}"
+
+
+def rendered(messages: list[Json], tools: list[Json] | None) -> str:
+    """The prompt by the template of the recorded model, and the tools as text before it."""
+    listed = [{"role": "system", "content": f"Tools: {json.dumps(tools)}"}] if tools else []
+    said = "".join(f"<|im_start|>{each['role']}\n{each['content']}<|im_end|>\n" for each in [*listed, *messages])
+    return f"{said}<|im_start|>assistant\n"
 
 
 @dataclass(frozen=True)
@@ -69,6 +85,7 @@ class Fake:
     url: str = field(default="", init=False)
     resident: dict[str, Resident] = field(default_factory=dict, init=False)  # by blob
     loads: list[tuple[str, int]] = field(default_factory=list, init=False)
+    prefilled: list[int] = field(default_factory=list, init=False)  # prompt tokens, reply by reply
     requests: list[tuple[str, Any]] = field(default_factory=list, init=False)
     stopping: threading.Event = field(default_factory=threading.Event, init=False)
 
@@ -90,7 +107,8 @@ class Fake:
 
     def listed(self, model: Model, **more: object) -> Json:
         name = tagged(model.name)
-        return {"name": name, "model": name, "size": model.size, "details": {"format": "gguf"}, **more}
+        about = {"name": name, "model": name, "size": model.size, "digest": model.digest}
+        return {**about, "details": {"format": "gguf"}, **more}
 
     def ps(self) -> Json:
         found = []
@@ -108,13 +126,43 @@ class Fake:
             entry["details"] |= {} if self.fault == "old" else {"context_length": model.trained}
         return {"models": listed}
 
-    def show(self, model: Model) -> Json:
+    def show(self, model: Model, *, verbose: bool) -> Json:
+        tokens = list(model.vocabulary) if verbose else None
         pinned = "" if model.num_ctx is None else f"PARAMETER num_ctx {model.num_ctx}\n"
         return {
             "modelfile": f"# FROM {model.name}\n\nFROM /home/user/.ollama/models/blobs/{model.blob}\n{pinned}",
             "parameters": model.parameters,
-            "model_info": {"general.architecture": "llama", "llama.context_length": model.trained},
+            "model_info": {
+                "general.architecture": "llama",
+                "llama.context_length": model.trained,
+                "tokenizer.ggml.tokens": tokens,
+            },
         }
+
+    def chat(self, model: Model, body: Json) -> tuple[int, Json | list[Json]]:
+        """Renders, or replies with as many words as it may; what is too long is refused, or cut to half the window."""
+        if body.get("tools") and not model.tools:
+            return 400, {"error": f"registry.ollama.ai/library/{tagged(model.name)} does not support tools"}
+        self.use(model, body)
+        prompt, window = rendered(body["messages"], body.get("tools")), self.resident[model.blob].num_ctx
+        said = {"model": body["model"], "message": {"role": "assistant", "content": ""}, "done": False}
+        if body.get("_debug_render_only") and self.fault != "generates":
+            images = sum(len(message.get("images", [])) for message in body["messages"])
+            return 200, said | {
+                "_debug_info": {"rendered_template": prompt} | ({"image_count": images} if images else {})
+            }
+        size = len(tokenize_prompt(prompt))
+        if size >= window and body.get("truncate") is False:
+            text = f"request ({size} tokens) exceeds the available context size ({window} tokens), try increasing it"
+            inner = {"code": 400, "message": text, "type": "exceed_context_size_error"}
+            return 400, {"error": json.dumps({"error": inner | {"n_prompt_tokens": size, "n_ctx": window}})}
+        size = window - (window - 4) // 2 if size >= window else size
+        self.prefilled.append(size)
+        words = ["Hello"] * min(body.get("options", {}).get("num_predict", 3), 3)
+        end = {"done": True, "done_reason": "length", "prompt_eval_count": size, "eval_count": len(words)}
+        if body.get("stream", True):
+            return 200, [*({**said, "message": {"role": "assistant", "content": word}} for word in words), said | end]
+        return 200, said | end | {"message": {"role": "assistant", "content": "".join(words)}}
 
     def v1_models(self) -> Json:
         lie = {"owned_by": "vllm", "max_model_len": 131_072} if self.fault == "lying" else {"owned_by": "library"}
@@ -145,13 +193,15 @@ class Http(BaseHTTPRequestHandler):
             self.send(200, "9" * 2**20, times=50)
         else:
             status, said = self.route(fake, body)
-            content = said if isinstance(said, str) else json.dumps(said)
-            self.send(status, content[: len(content) // 2] if fake.fault == "truncated_json" else content)
+            lines = "".join(f"{json.dumps(line)}\n" for line in said) if isinstance(said, list) else None
+            content = said if isinstance(said, str) else lines or json.dumps(said)
+            kind = "application/json; charset=utf-8" if lines is None else "application/x-ndjson"
+            self.send(status, content[: len(content) // 2] if fake.fault == "truncated_json" else content, kind)
 
     do_GET = do_POST = answer  # noqa: N815  the names that the base class calls
 
-    def route(self, fake: Fake, body: Any) -> tuple[int, Json | str]:  # noqa: ANN401  JSON
-        if f"{self.command} {self.path}" in {"POST /api/show", "POST /api/generate"}:
+    def route(self, fake: Fake, body: Any) -> tuple[int, Json | list[Json] | str]:  # noqa: ANN401  JSON
+        if f"{self.command} {self.path}" in {"POST /api/show", "POST /api/generate", "POST /api/chat"}:
             return self.about(fake, body)
         said: dict[str, Json | str] = {
             "/": "Ollama is running",
@@ -162,21 +212,33 @@ class Http(BaseHTTPRequestHandler):
         }
         return (200, said[self.path]) if self.path in said else (404, "404 page not found")
 
-    def about(self, fake: Fake, body: Json) -> tuple[int, Json]:
+    def about(self, fake: Fake, body: Json) -> tuple[int, Json | list[Json]]:
         model = fake.find(body.get("model"))
         if model is None:
             return 404, {"error": f"model '{tagged(str(body.get('model')))}' not found"}
         if self.path == "/api/show":
-            return (500, {"error": "no such blob"}) if fake.fault == "no_show" else (200, fake.show(model))
+            verbose = body.get("verbose") is True
+            return (
+                (500, {"error": "no such blob"})
+                if fake.fault == "no_show"
+                else (200, fake.show(model, verbose=verbose))
+            )
         if fake.fault == "load_fails":
             return 500, {"error": "model requires more system memory\nthan is available"}
         if not isinstance(body.get("options", {}).get("num_ctx", 1), int):
             return 500, {"error": 'option "num_ctx" must be of type integer'}
-        if body.get("keep_alive") == 0:
+        if self.path == "/api/chat" and body.get("messages"):
+            return fake.chat(model, body)
+        if leaves := body.get("keep_alive") == 0:
             fake.resident.pop(model.blob, None)
-            return 200, {"model": body["model"], "response": "", "done": True, "done_reason": "unload"}
-        fake.use(model, body)
-        return 200, {"model": body["model"], "response": "", "done": True, "done_reason": "load"}
+        else:
+            fake.use(model, body)
+        return 200, {
+            "model": body["model"],
+            "response": "",
+            "done": True,
+            "done_reason": "unload" if leaves else "load",
+        }
 
     def send(self, status: int, content: str, kind: str = "application/json; charset=utf-8", times: int = 1) -> None:
         self.send_response_only(status)

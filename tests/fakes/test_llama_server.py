@@ -133,6 +133,26 @@ def test_counting_agrees_with_the_bill() -> None:
         assert ask(server, "/props").json()["total_slots"] == len(ask(server, "/slots").json()) == 2
 
 
+def test_a_rendered_prompt_has_the_tokens_that_are_counted() -> None:
+    call = {"function": {"name": "look", "arguments": '{"at": "it"}'}}
+    body: Json = {
+        "messages": [
+            *TERSE,
+            {"role": "assistant", "content": "", "tool_calls": [call]},
+            {"role": "tool", "content": ""},
+        ],
+        "tools": [{"type": "function", "function": {"name": "look"}}],
+    }
+    with running(Fake(fault="older")) as server:
+        assert ask(server, COUNT, body).status_code == 404
+        prompt = ask(server, "/apply-template", body).json()["prompt"]
+        tokens = {
+            special: len(ask(server, "/tokenize", {"content": prompt, "parse_special": special}).json()["tokens"])
+            for special in (True, False)
+        }
+    assert tokens[True] == len(render(body)) < tokens[False]
+
+
 def test_a_prefix_is_computed_once() -> None:
     with running(Fake(reply=["One two.", "Three."])) as server:
         first = ask(server, CHAT, {"messages": TERSE}).json()
@@ -376,7 +396,8 @@ def test_a_window_that_is_a_lie() -> None:
 
 def test_smaller_faults() -> None:
     with running(Fake(fault="no_input_tokens")) as server:
-        assert ask(server, COUNT, {"messages": TERSE}).json() == load("40-404")["response"]["json"]
+        for path in (COUNT, "/apply-template", "/tokenize"):
+            assert ask(server, path, {"messages": TERSE}).json() == load("40-404")["response"]["json"]
         server.fault = "wrong_content_type"
         assert ask(server, "/props").headers["content-type"] == "text/plain"
         assert ask(server, "/props").json()["total_slots"] == 1

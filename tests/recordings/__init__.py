@@ -77,9 +77,13 @@ def _exchanges(recording: Json) -> Iterator[tuple[str, str, object, Json]]:
 
 def _said(answer: Json) -> Any:  # noqa: ANN401  JSON
     match answer:
+        case {"body": {"ndjson": list(lines)}}:
+            return "".join(f"{json.dumps(line)}\n" for line in lines)
         case {"json": said} | {"text": str(said)} | {"body": {"text": str(said)}} | {"body": said}:
             return said
         case {"text_lines": list(lines)}:
+            return "\n".join(lines)
+        case {"sse_raw_lines": list(lines)}:
             return "\n".join(lines)
         case {"sse": list(lines)}:
             return "".join(f"{line}\n\n" for line in lines)

@@ -132,6 +132,25 @@ async def test_the_deadline_of_one_question_is_the_callers() -> None:
         assert monotonic() - began < 2
 
 
+@pytest.mark.parametrize(
+    ("size", "most", "comes"), [(5, None, False), (3, None, True), (5, 8, True), (9, 8, False), (2, 1, False)]
+)
+async def test_one_question_may_have_a_larger_answer_than_the_others(size: int, most: int | None, comes: bool) -> None:  # noqa: FBT001
+    """In MiB; without a bound of its own it is 4."""
+    given = {} if most is None else {"most": most * 2**20}
+    with saying(lambda _: [http("Content-Type: application/json", "Connection: close"), b"9" * (size * 2**20)]) as raw:
+        async with client(raw.url) as opened:
+            with nothing_raised() if comes else pytest.raises(NotARuntime, match="larger than any"):
+                assert len(str((await ask(opened, "GET", "/x", **given)).body)) == size * 2**20
+
+
+@pytest.mark.parametrize("kind", ["text/event-stream", "application/x-ndjson"])
+async def test_a_stream_may_be_longer_than_an_answer(kind: str) -> None:
+    with saying(lambda _: [http(f"Content-Type: {kind}", "Connection: close"), b"x" * (5 * 2**20)]) as raw:
+        async with client(raw.url) as opened, opened.stream("POST", "/x") as response:
+            assert len(await response.aread()) == 5 * 2**20
+
+
 async def test_nothing_there() -> None:
     with running(Fake()) as fake:
         url = fake.url

@@ -1,18 +1,20 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
 
+from localctx.core.accounting import Count
 from localctx.core.window import Confidence, ModelReport, Reading, Source, Status, reconcile
 from localctx.errors import Unauthorized
 from localctx.ports import Finished, Request
 from localctx.runtimes.llama_server import LlamaServer, serves
 from localctx.runtimes.server import Pins
 from tests.cases import case
-from tests.fakes.llama_server import Fake, render, running
+from tests.fakes.llama_server import CHAT, Fake, render, running, tokenize
 from tests.recordings import load, transport
 from tests.runtimes.raw import Heard
 
@@ -27,6 +29,7 @@ TERSE: list[WireMessage] = [
     {"role": "system", "content": "You are terse."},
     {"role": "user", "content": "Say hello."},
 ]
+COUNT = f"{CHAT}/input_tokens"
 SMOL = "SmolLM2-135M-Instruct.Q4_1"
 BOTH = {"GET /props", "GET /v1/models"}
 
@@ -280,7 +283,124 @@ async def test_a_server_that_cannot_count_is_asked_once() -> None:
     with running(Fake(fault="no_input_tokens")) as fake:
         server = LlamaServer(fake.url)
         assert [await server.count(TERSE) for _ in range(3)] == [None] * 3
-    assert len(fake.requests) == 1
+        assert [await server.size("word") for _ in range(3)] == [None] * 3
+    assert [request.path for request in fake.requests] == [COUNT, "/apply-template", "/tokenize"]
+
+
+CALL = {"id": "a", "type": "function", "function": {"name": "look", "arguments": '{"at": "it"}'}}
+TOOLS: list[WireMessage] = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}]
+CONVERSATIONS: dict[str, list[WireMessage]] = {
+    "terse": TERSE,
+    "a call": [
+        {"role": "user", "content": "Look."},
+        {"role": "assistant", "content": "", "tool_calls": [CALL]},
+        {"role": "tool", "tool_call_id": "a", "content": "It is blue."},
+    ],
+    "what looks like marks": [{"role": "user", "content": "Say <|im_end|> and\n\n <|im_start|>x."}],
+    "long": [{"role": "user", "content": "Some words, and a line.\nThen more words follow it. " * 1500}],
+}
+
+
+@pytest.mark.parametrize("tools", [[], TOOLS], ids=["no tools", "tools"])
+@pytest.mark.parametrize("name", CONVERSATIONS)
+async def test_an_older_server_renders_and_then_counts(name: str, tools: list[WireMessage]) -> None:
+    messages = CONVERSATIONS[name]
+    with running(Fake(fault="older")) as fake:
+        server = LlamaServer(fake.url)
+        counts = [await server.count(messages, tools) for _ in range(2)]
+    assert (
+        counts
+        == [Count(len(render({"messages": messages, "tools": tools})), 0, "llama-server apply-template and tokenize")]
+        * 2
+    )
+    paths = [request.path for request in fake.requests]
+    assert paths.count(COUNT) == 1
+    asked = [request.body for request in fake.requests if request.path == "/tokenize"]
+    assert len(asked) == (2 if name != "long" else len(asked)) < 30
+    assert {body["parse_special"] for body in asked if len(body["content"]) > 2} == {True}
+    assert [body["add_special"] for body in asked].count(True) == 2, "the first token of all is counted once a prompt"
+    assert max(len(body["content"]) for body in asked) < 17_000
+
+
+async def test_images_are_not_counted_as_the_text_that_stands_for_them() -> None:
+    picture: list[WireMessage] = [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,"}}]}]
+    with running(Fake(fault="older")) as fake:
+        assert await LlamaServer(fake.url).count(picture) is None
+    assert [request.path for request in fake.requests] == [COUNT]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "word", "word " * 20_000, "One line of it.\n" * 4_000, "x" * 100_000, "字" * 30_000],
+    ids=["nothing", "a word", "words", "lines", "one long word", "no spaces"],
+)
+async def test_a_size_is_the_same_in_pieces(text: str) -> None:
+    with running(Fake()) as fake:
+        size = await LlamaServer(fake.url).size(text)
+    assert size is not None
+    assert size.tokens == len(tokenize(text))
+    sent = [request.body["content"] for request in fake.requests]
+    assert sent.count("a") + sent.count("a\n") == (1 if len(sent) > 2 else 0), "a guard is asked once"
+    assert {request.body["add_special"] for request in fake.requests} == {False}
+
+
+async def test_a_text_that_no_piece_can_hold_is_not_counted() -> None:
+    with running(Fake()) as fake:
+        assert await LlamaServer(fake.url).size("x" * 200_000) is None
+    assert fake.requests == []
+
+
+@pytest.mark.parametrize("refused", range(3))
+async def test_a_piece_that_is_refused_leaves_no_count(refused: int) -> None:
+    turns = iter(range(6))
+
+    def answer(_: httpx.Request) -> httpx.Response:
+        return httpx.Response(503 if next(turns) == refused else 200, json={"tokens": [1, 2]})
+
+    server = LlamaServer("http://x", transport=httpx.MockTransport(answer))
+    assert await server.size("word " * 5_000) is None
+    assert await server.size("word") is not None, "one refusal ends nothing"
+
+
+async def test_a_vocabulary_that_puts_a_space_in_front_does_so_once() -> None:
+    """As Llama 2's does: a text alone has it, and so would every piece."""
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        text = " " + json.loads(request.content)["content"]
+        return httpx.Response(200, json={"tokens": re.findall(r" ?[a-z]+|.", text, re.DOTALL)})
+
+    server = LlamaServer("http://x", transport=httpx.MockTransport(answer))
+    for text in ("some words " * 5_000, "lines.\n" * 8_000):
+        size = await server.size(text)
+        assert size is not None
+        assert size.tokens == len(re.findall(r" ?[a-z]+|.", " " + text, re.DOTALL))
+
+
+@pytest.mark.parametrize("name", ["75d-router-tokenize", "61f-sleep-tokenize"])
+async def test_a_size_wakes_a_server_and_names_the_model_of_a_router(name: str) -> None:
+    said = load(name)
+    server, heard = replayed(name, model=said["request"]["body"].get("model", ""))
+    size = await server.size(said["request"]["body"]["content"])
+    assert size is not None
+    assert size.tokens == len(said["response"]["json"]["tokens"])
+    body = json.loads(heard.requests[0].content)
+    assert {key: body[key] for key in said["request"]["body"]} == said["request"]["body"]
+
+
+@pytest.mark.parametrize("name", ["60h-key-tokenize-nokey", "75e-router-tokenize-nomodel"])
+async def test_a_size_that_is_refused_is_none_this_time(name: str) -> None:
+    server, heard = replayed(name)
+    assert [await server.size("hi there") for _ in range(2)] == [None, None]
+    assert len(heard.requests) == 2
+
+
+async def test_recorded_special_tokens_are_text_in_a_text_and_tokens_in_a_prompt() -> None:
+    as_text, as_token = "08c-tokenize-noparse", "08b-tokenize-pieces-special"
+    assert load(as_text)["request"]["body"]["parse_special"] is False
+    size = await replayed(as_text)[0].size("<|im_start|>Hello")
+    assert size is not None
+    assert size.tokens == 8
+    assert load(as_token)["response"]["json"]["tokens"][0] == {"id": 1, "piece": "<|im_start|>"}
 
 
 @pytest.mark.parametrize("status", [400, 401, 429, 500, 503])
@@ -301,7 +421,7 @@ async def test_one_refusal_does_not_end_exact_counts(status: int) -> None:
 async def test_wishes_are_sent_and_only_those() -> None:
     with running(Fake()) as fake:
         server = LlamaServer(fake.url, model="m")
-        for request in (Request(TERSE, 7, 0.25), Request(TERSE, 9)):
+        for request in (Request(TERSE, 7, temperature=0.25), Request(TERSE, 9)):
             assert [piece async for piece in server.chat(request)]
     first, second = fake.chats
     assert (first["model"], first["max_tokens"], first["temperature"], first["stream"]) == ("m", 7, 0.25, True)

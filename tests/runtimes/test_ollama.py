@@ -508,3 +508,37 @@ async def test_another_program_with_a_version_is_no_ollama() -> None:
         )
     )
     assert (await Detector("http://x", transport=replay).probe()).runtime == "openai"
+
+
+async def test_the_digest_of_a_model_is_its_manifests() -> None:
+    models = await recorded("21-ps-default")
+    digest = "fd5f44c0b5aff6453726119fc560d73a8a995a55b4a49804bc24b1969ecf1794"
+    assert models["smollm2:latest"].digest == digest
+
+
+@pytest.mark.parametrize(
+    ("said", "digest"),
+    [
+        ("sha256:" + "ab" * 32, "ab" * 32),
+        ("ab" * 6, "ab" * 6),
+        ("ab" * 33, None),
+        ("AB" * 32, None),
+        ("xyz", None),
+        ("", None),
+        (7, None),
+        (None, None),
+    ],
+)
+async def test_a_digest_of_another_form_is_none(said: object, digest: str | None) -> None:
+    answers = {
+        "/api/version": {"version": "0.33.0"},
+        "/api/ps": {"models": []},
+        "/api/tags": {"models": [{"name": "m", "digest": said}]},
+    }
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        path = request.url.path
+        return httpx.Response(200, json=answers[path]) if path in answers else httpx.Response(404, json={})
+
+    report = await Detector("http://x", kind="ollama", transport=httpx.MockTransport(answer)).probe()
+    assert [model.digest for model in report.models] == [digest]

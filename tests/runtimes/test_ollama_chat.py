@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import httpx
 import pytest
 
+from localctx.core.accounting import Count
 from localctx.core.window import Reading, Source
 from localctx.errors import PromptRefused, ServerFailed
 from localctx.ports import Delta, Finished, Piece, Request
 from localctx.runtimes.ollama_chat import OllamaServer
 from localctx.runtimes.server import Pins
+from tests.fakes.llama_server import tokenize, tokenize_prompt
+from tests.fakes.ollama import Fake, Model, running
 from tests.recordings import body, load
 
 pytestmark = pytest.mark.anyio
@@ -141,3 +147,228 @@ async def test_messages_go_in_the_native_form() -> None:
         },
         {"role": "tool", "content": "alpha"},
     ]
+
+
+# Counting.
+
+
+@dataclass(frozen=True)
+class Words:
+    """A vocabulary of words and marks, which is the fake server's own."""
+
+    how: str = "words"
+
+    def size(self, text: str) -> int:
+        return len(tokenize(text))
+
+    def rendered(self, prompt: str) -> int:
+        return len(tokenize_prompt(prompt))
+
+
+TERSE: list[dict[str, object]] = [
+    {"role": "system", "content": "You are terse."},
+    {"role": "user", "content": "Say hello."},
+]
+LOOK: list[dict[str, object]] = [{"type": "function", "function": {"name": "look"}}]
+
+
+@asynccontextmanager
+async def talking(
+    fake: Fake, *, pin: int | None = None, tokenizer: Words | None = Words()
+) -> AsyncIterator[OllamaServer]:
+    pins = Pins(Reading(Source.PINNED, pin, "--num-ctx") if pin else None)
+    with running(fake):
+        server = OllamaServer(fake.url, pins=pins, tokenizer=tokenizer)
+        server.model = "smollm2"
+        try:
+            yield server
+        finally:
+            await server.close()
+
+
+def chats(fake: Fake) -> list[Any]:
+    return [body for line, body in fake.requests if line == "POST /api/chat"]
+
+
+@pytest.mark.parametrize("tools", [[], LOOK], ids=["no tools", "tools"])
+async def test_a_count_is_what_the_reply_will_be_billed_for(tools: list[dict[str, object]]) -> None:
+    async with talking(Fake(), pin=2048) as server:
+        count = await server.count(TERSE, tools)
+        (*_, end) = [piece async for piece in server.chat(Request(TERSE, 5, tools))]
+    assert count is not None
+    assert isinstance(end, Finished)
+    assert count == Count(end.usage.prompt or 0, 0, "Ollama's rendered prompt and words")
+
+
+async def test_counting_neither_generates_nor_loads_another_way_than_a_chat() -> None:
+    fake = Fake()
+    async with talking(fake, pin=3000) as server:
+        for _ in range(3):
+            assert await server.count(TERSE, LOOK)
+        assert fake.prefilled == []
+        assert [piece async for piece in server.chat(Request(TERSE, 5, LOOK))]
+    assert fake.loads == [("smollm2:latest", 2816)]
+    trial, *counts, chat = chats(fake)
+    assert trial["messages"] == [{"role": "user", "content": "Hello"}]
+    assert len(counts) == 3
+    for asked in (trial, *counts):
+        assert asked["options"] == {"num_ctx": 2816, "num_predict": 1}
+        assert (asked["_debug_render_only"], asked["stream"]) == (True, False)
+    own = {"stream", "options", "_debug_render_only"}
+    assert {key: value for key, value in counts[0].items() if key not in own} == {
+        key: value for key, value in chat.items() if key not in own
+    }
+
+
+async def test_what_is_too_long_is_counted_whole() -> None:
+    long: list[dict[str, object]] = [*TERSE, {"role": "user", "content": "word " * 3000}]
+    async with talking(Fake(), pin=512) as server:
+        count = await server.count(long)
+    assert count is not None
+    assert count.tokens > 3000
+
+
+async def test_a_refusal_states_the_size_of_the_prompt() -> None:
+    """Of an Ollama that would not render what is too long."""
+    transport = Ollama(httpx.Response(200, json=body(PREFIX + "28-chat-debug-render")))
+    server = OllamaServer("http://127.0.0.1:11434", transport=transport, tokenizer=Words())
+    server.model = "smollm2"
+    assert await server.count(TERSE)
+    for name, tokens in (("65-chat-history-truncate-false-stream", 824), ("67-chat-one-long-truncate-false", 850)):
+        transport.chat = httpx.Response(400, json=body(PREFIX + name))
+        assert await server.count(TERSE) == Count(tokens, 0, "Ollama's refusal")
+    transport.chat = httpx.Response(400, json=body(PREFIX + "98-tools-unsupported"))
+    assert await server.count(TERSE, LOOK) is None
+    transport.chat = httpx.Response(200, json=body(PREFIX + "28-chat-debug-render"))
+    assert await server.count(TERSE), "one refusal ends nothing"
+    await server.close()
+
+
+async def test_one_that_generates_instead_does_so_for_a_word_and_once() -> None:
+    fake = Fake(fault="generates")
+    async with talking(fake) as server:
+        assert [await server.count([*TERSE, {"role": "user", "content": "word " * 999}]) for _ in range(3)] == [
+            None
+        ] * 3
+    (asked,) = chats(fake)
+    assert fake.prefilled == [8]
+    assert asked["options"]["num_predict"] == 1
+
+
+async def test_one_that_stops_rendering_is_asked_no_more() -> None:
+    fake = Fake()
+    async with talking(fake) as server:
+        assert await server.count(TERSE)
+        fake.fault = "generates"
+        assert [await server.count(TERSE) for _ in range(3)] == [None] * 3
+    assert len(fake.prefilled) == 1
+
+
+@pytest.mark.parametrize(
+    ("version", "counts"),
+    [
+        ("0.12.5", False),
+        ("0.11.10-rc1", False),
+        ("0.9.0", False),
+        ("0.12.6", True),
+        ("0.12.6-rc0", True),
+        ("1.0.0", True),
+        ("0.0.0", True),
+        ("new", True),
+        ("0.12." + "9" * 5000, True),
+    ],
+    ids=lambda value: str(value)[:12],
+)
+async def test_a_release_that_cuts_before_it_renders_is_not_believed(version: str, counts: bool) -> None:  # noqa: FBT001
+    long: list[dict[str, object]] = [{"role": "user", "content": "word " * 600}]
+    fake = Fake(version=version)
+    async with talking(fake, pin=512) as server:
+        assert (await server.count(long) is not None) == counts
+    assert (len(chats(fake)) > 0) == counts, "an old one is not even tried"
+
+
+async def test_a_model_that_takes_no_tools_is_counted_without() -> None:
+    async with talking(Fake(models=[Model(name="smollm2:latest", tools=False)])) as server:
+        assert await server.count(TERSE, LOOK) is None
+        assert await server.count(TERSE)
+
+
+async def test_without_a_vocabulary_nothing_is_counted_or_asked() -> None:
+    fake = Fake()
+    async with talking(fake, tokenizer=None) as server:
+        assert await server.count(TERSE) is None
+        assert await server.size("one two") is None
+        assert fake.requests == []
+        server.tokenizer = Words()
+        assert await server.size("one two") == Count(2, 0, "words")
+        assert await server.count(TERSE)
+        assert await server.count([]) is None
+
+
+async def test_images_are_counted_by_no_vocabulary() -> None:
+    part = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
+    async with talking(Fake()) as server:
+        assert await server.count([{"role": "user", "content": [part]}]) is None
+        assert await server.count(TERSE)
+
+
+# The vocabulary.
+
+
+async def test_the_whole_vocabulary_is_asked_for_without_loading() -> None:
+    fake = Fake()
+    async with talking(fake) as server:
+        info = await server.vocabulary()
+    assert info is not None
+    assert info["tokenizer.ggml.tokens"] == ["<|im_start|>", "<|im_end|>", "Hel", "lo"]
+    assert info["general.architecture"] == "llama"
+    assert fake.requests == [("POST /api/show", {"model": "smollm2", "verbose": True})]
+    assert fake.loads == []
+
+
+@pytest.mark.parametrize(("tokens", "comes"), [(400_000, True), (3_000_000, False)])
+async def test_a_vocabulary_may_be_larger_than_other_answers(tokens: int, comes: bool) -> None:  # noqa: FBT001
+    said = json.dumps({"model_info": {"tokenizer.ggml.tokens": ["0123456789ab"] * tokens}}).encode()
+    answer = httpx.MockTransport(lambda _: httpx.Response(200, stream=httpx.ByteStream(said)))
+    info = await OllamaServer("http://x", transport=answer).vocabulary()
+    assert (info is not None) == comes
+
+
+@pytest.mark.parametrize("said", [None, [], {}, {"model_info": None}, {"model_info": ["x"]}, {"error": "no"}])
+@pytest.mark.parametrize("status", [200, 404, 500])
+async def test_an_odd_answer_is_no_vocabulary(status: int, said: object) -> None:
+    answer = httpx.MockTransport(lambda _: httpx.Response(status, json=said))
+    assert await OllamaServer("http://x", transport=answer).vocabulary() is None
+
+
+async def test_nobody_there_is_no_vocabulary() -> None:
+    assert await OllamaServer("http://127.0.0.1:41299").vocabulary() is None
+
+
+# What it reports, and images.
+
+
+@pytest.mark.parametrize("odd", [None, 0, -1, "16", 2**40, 16.5, True, []])
+async def test_a_prompt_that_cannot_be_is_not_reported(odd: object) -> None:
+    *_, end = await said(Ollama(streamed({"done": True, "prompt_eval_count": odd, "eval_duration": odd})))
+    assert isinstance(end, Finished)
+    assert end.usage.prompt is None
+
+
+@pytest.mark.parametrize(
+    ("url", "content", "images"),
+    [
+        ("data:image/png;base64,iVBORw0KGgo=", "What is it?", ["iVBORw0KGgo="]),
+        ("https://example.org/cat.png", "What is it?\n[image]", None),
+        ("data:image/png;base64,", "What is it?\n[image]", None),
+        ("data:image/svg+xml,<svg/>", "What is it?\n[image]", None),
+    ],
+)
+@pytest.mark.parametrize("nested", [True, False])
+async def test_images_go_beside_the_text(url: str, content: str, images: list[str] | None, nested: bool) -> None:  # noqa: FBT001
+    part = {"type": "image_url", "image_url": {"url": url} if nested else url}
+    transport = Ollama(recorded("23-chat-stream"))
+    text = {"type": "text", "text": "What is it?"}
+    await said(transport, request=Request([{"role": "user", "content": [text, part, {"type": "audio"}, 7]}], 8))
+    ((message,),) = [chat["messages"] for chat in transport.calls("/api/chat")]
+    assert message == {"role": "user", "content": content} | ({"images": images} if images else {})

@@ -70,6 +70,44 @@ async def test_a_recorded_stream_gives_its_text_and_its_usage(name: str, said: s
     assert astuple(end.usage) == pytest.approx(astuple(usage))
 
 
+@pytest.mark.parametrize(
+    ("name", "usage"),
+    [
+        ("vllm-0.32.0/09b-chat-stream-usage", (37, None)),
+        ("vllm-0.32.0/24c-chat-prefix-cache-stream", (781, 768)),
+        ("sglang-0.5.23/09b-chat-stream-usage", (37, 36)),
+        ("llama-server-b11434/11-chat-stream-usage", (22, 21)),
+    ],
+)
+async def test_what_was_cached_is_part_of_the_prompt(name: str, usage: tuple[int, int | None]) -> None:
+    *_, end = await heard(LlamaServer("http://recorded", transport=transport(name)))
+    assert isinstance(end, Finished)
+    assert (end.usage.prompt, end.usage.cached) == usage
+
+
+@pytest.mark.parametrize(
+    ("said", "prompt"),
+    [
+        ('{"prompt_tokens":37,"prompt_tokens_details":{"cached_tokens":36}}', 37),
+        ('{"prompt_tokens":1,"prompt_tokens_details":{"cached_tokens":36}}', None),
+        ('{"prompt_tokens":37,"prompt_tokens_details":null}', 37),
+        ('{"prompt_tokens":37,"prompt_tokens_details":[]}', 37),
+        ('{"prompt_tokens":37,"completion_tokens":"many"}', 37),
+        *(
+            (f'{{"prompt_tokens":{odd}}}', None)
+            for odd in ("0", "-1", '"37"', "37.5", "true", "[]", "1e300", "2147483648")
+        ),
+        *((odd, None) for odd in ("null", "[]", '"none"', "7")),
+    ],
+)
+async def test_a_usage_that_cannot_be_is_no_usage_and_no_failure(said: str, prompt: int | None) -> None:
+    last = f'{{"choices":[],"usage":{said},"timings":{{"prompt_ms":"fast","predicted_ms":-1}}}}'
+    with saying(lambda _: [events(TEXT, STOP, last, "[DONE]")]) as raw:
+        *_, end = await heard(LlamaServer(raw.url))
+    assert isinstance(end, Finished)
+    assert (end.usage.prompt, end.usage.prefill_seconds, end.usage.decode_seconds) == (prompt, None, None)
+
+
 async def test_thinking_comes_apart_from_the_text() -> None:
     with running(Fake(reply="The answer.", reply_thinking="Hm, let me see.")) as fake:
         pieces = await heard(LlamaServer(fake.url))

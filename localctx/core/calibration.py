@@ -1,0 +1,128 @@
+"""What servers' reports teach a counter: how many tokens a unit of each class is, and how sure that is.
+
+A counter says of what classes a request is made up, and what it believes of each before anybody has reported anything.
+Each report is one equation in the rates of those classes; the belief that fits it best, weighed by how sure each rate was,
+is the next one (recursive least squares). So the overhead of a template and the rates of a vocabulary are learned apart.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from math import ceil, isfinite, sqrt
+from typing import TYPE_CHECKING, TypeAlias
+
+from localctx.core.accounting import Count
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+__all__ = ["Calibration", "Makeup", "Rate", "added"]
+
+Makeup: TypeAlias = tuple[float, ...]
+"""How many units of each class of a counter something is made of. Makeups of parts add up to that of the whole."""
+
+
+def added(makeups: Iterable[Makeup]) -> Makeup:
+    """The makeup of several things together; empty where there are none."""
+    total: list[float] = []
+    for makeup in makeups:
+        total = [a + b for a, b in zip(total, makeup, strict=True)] if total else list(makeup)
+    return tuple(total)
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """Tokens of one unit of a class, before any report.
+
+    `spread` is how far that may be off for a model (vocabularies and templates differ), `noise` how far for one long text
+    of a model whose rate is known (ten times as far for a single unit); both in tokens a unit, and so far that nearly
+    nothing lies beyond. `shared` is the share of the spread that goes the same way for all classes.
+    """
+
+    tokens: float
+    spread: float
+    noise: float
+    shared: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """The rates of a counter's classes: their means, how they may be off together, and the noise that stays.
+
+    `reports` is how many reports of servers it has learned from.
+    """
+
+    means: tuple[float, ...]
+    covariance: tuple[tuple[float, ...], ...]
+    noise: tuple[float, ...]
+    reports: int = 0
+
+    @classmethod
+    def of(cls, rates: Sequence[Rate]) -> Calibration:
+        """What is believed before any report."""
+        common = [rate.spread * rate.shared for rate in rates]
+        covariance = tuple(
+            tuple(rate.spread**2 if i == j else common[i] * common[j] for j in range(len(rates)))
+            for i, rate in enumerate(rates)
+        )
+        return cls(tuple(rate.tokens for rate in rates), covariance, tuple(rate.noise for rate in rates))
+
+    def count(self, makeup: Makeup, how: str) -> Count:
+        """The tokens of what is made up so, and their bound."""
+        used = [(index, units) for index, units in enumerate(makeup) if units]
+        tokens = sum(self.means[index] * units for index, units in used)
+        doubt = sum(units * self._pull(index, used) for index, units in used) + self._unrest(used)
+        return Count(ceil(tokens), ceil(sqrt(max(doubt, 0.0))), how)
+
+    def learned(self, makeup: Makeup, tokens: int) -> Calibration:
+        """The calibration after a server has measured what is made up so; nothing is learned of nothing."""
+        used = [(index, units) for index, units in enumerate(makeup) if units]
+        pull = [self._pull(index, used) for index in range(len(self.means))]
+        doubt = sum(units * pull[index] for index, units in used) + self._unrest(used)
+        if doubt <= 0:
+            return self
+        surprise = tokens - sum(self.means[index] * units for index, units in used)
+        means = tuple(max(mean + share * surprise / doubt, 0.0) for mean, share in zip(self.means, pull, strict=True))
+        covariance = tuple(
+            tuple(value - mine * other / doubt for value, other in zip(row, pull, strict=True))
+            for row, mine in zip(self.covariance, pull, strict=True)
+        )
+        return Calibration(means, covariance, self.noise, self.reports + 1)
+
+    def dumps(self) -> str:
+        """As JSON text, to be kept; to nine digits."""
+        rows = [[_short(value) for value in row[: index + 1]] for index, row in enumerate(self.covariance)]
+        return json.dumps({"means": [*map(_short, self.means)], "covariance": rows, "reports": self.reports})
+
+    def loads(self, text: str) -> Calibration:
+        """What `dumps` gave for a counter of the same classes; this one where the text is anything else."""
+        try:
+            kept = json.loads(text)
+            means, rows, reports = kept["means"], kept["covariance"], kept["reports"]
+            fits = [len(means), *map(len, rows)] == [len(self.means), *range(1, len(self.means) + 1)]
+            sound = all(isfinite(value) for row in (means, *rows) for value in row) and min(means) >= 0
+            if fits and sound and min(row[-1] for row in rows) >= 0 and isinstance(reports, int):
+                size = range(len(rows))
+                covariance = tuple(tuple(float(rows[max(i, j)][min(i, j)]) for j in size) for i in size)
+                return Calibration(tuple(map(float, means)), covariance, self.noise, reports)
+        except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
+            pass
+        return self
+
+    def _pull(self, index: int, used: Sequence[tuple[int, float]]) -> float:
+        """How far a surprise moves one rate: its covariance with the whole."""
+        row = self.covariance[index]
+        return sum(row[other] * units for other, units in used)
+
+    def _unrest(self, used: Sequence[tuple[int, float]]) -> float:
+        """The noise of a text whose rates are known; a short one varies more."""
+        return sum(self.noise[index] ** 2 * units * (units + _SHORT) for index, units in used)
+
+
+_SHORT = 100
+"""Units from which on texts of one kind are much alike (measured on chunks of many kinds of text)."""
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.9g}")
