@@ -1,7 +1,7 @@
 """GGUF files on this machine: what a header says, read within bounds, and where Ollama keeps its own.
 
 Nothing in a file is trusted to be small, short or true: counts, lengths and time are bounded, and the vocabulary is
-stepped over without being kept.
+stepped over without being kept, unless it is what is asked for.
 """
 
 from __future__ import annotations
@@ -13,16 +13,18 @@ import stat
 import struct
 from contextlib import suppress
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
 from localctx.core.fit import Weights
+from localctx.core.vocabulary import Vocabulary
 from localctx.errors import ModelMissing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Header", "Value", "ollama_folders", "ollama_model", "read"]
+__all__ = ["Header", "Value", "ollama_folders", "ollama_model", "read", "vocabulary"]
 
 Value: TypeAlias = "int | float | bool | str | tuple[int | float | bool, ...]"
 
@@ -38,6 +40,9 @@ _MOST_TEXT_BYTES = 1 << 12
 """A longer text, such as a chat template, is not kept."""
 _MOST_KEPT = 1 << 10
 """A longer array is not kept; one with a number for each layer is shorter."""
+_MOST_WHOLE = 1 << 21
+_MOST_WHOLE_BYTES = 1 << 26
+"""Elements of an array that is kept whole, and bytes of a text or of all its texts: four times the largest vocabularies."""
 _MOST_DIMENSIONS = 4
 _MOST_PARTS = 1000
 
@@ -112,6 +117,21 @@ def read(path: Path) -> Header:
     return Header(path, metadata, Weights(ordered, rest))
 
 
+def vocabulary(path: Path) -> Vocabulary | None:
+    """The tokens of a GGUF file; None where it has none, or says of them what cannot be true.
+
+    Raises:
+        ModelMissing: the file is not there or cannot be read, is no GGUF, is damaged or was cut short.
+    """
+    try:
+        with _regular(path) as file:
+            cursor = _Cursor(file, path, os.fstat(file.fileno()).st_size)
+            _, pairs = _beginning(cursor)
+            return Vocabulary.of(_pairs(cursor, pairs, whole="tokenizer."))
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
 def _other_parts(path: Path, metadata: Mapping[str, Value]) -> list[Path]:
     count = metadata.get("split.count", 1)
     if not isinstance(count, int) or count <= 1:
@@ -139,9 +159,13 @@ def _read_part(path: Path) -> _Part:
         with _regular(path) as file:
             return _parse(_Cursor(file, path, os.fstat(file.fileno()).st_size))
     except OSError as error:
-        raise ModelMissing(
-            f"cannot read the model {path} ({error.strerror or error}); pass a GGUF file, or see: localctx models list"
-        ) from error
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: OSError) -> ModelMissing:
+    return ModelMissing(
+        f"cannot read the model {path} ({error.strerror or error}); pass a GGUF file, or see: localctx models list"
+    )
 
 
 def _regular(path: Path) -> IO[bytes]:
@@ -204,6 +228,21 @@ class _Cursor:
                 raise self.damaged(f"a text of {length:,} bytes is longer than the file")
             self._at += 8 + length
 
+    def texts(self, count: int) -> tuple[str, ...]:
+        """The next texts; what is too much together is refused."""
+        left, texts = _MOST_WHOLE_BYTES, list[str]()
+        unpack = struct.Struct("<Q").unpack_from
+        for _ in range(count):
+            if self._at + 8 > len(self._chunk):
+                self._fill(8)
+            (length,) = unpack(self._chunk, self._at)
+            self._at += 8
+            left -= length
+            if left < 0:
+                raise self.damaged(f"a list of texts in its header is longer than {_MOST_WHOLE_BYTES:,} bytes")
+            texts.append(self.take(length).decode("utf-8", "replace"))
+        return tuple(texts)
+
     def _fill(self, count: int) -> None:
         start = self.position
         if start + count > self.size:
@@ -216,12 +255,7 @@ class _Cursor:
 
 def _parse(cursor: _Cursor) -> _Part:
     tensors, pairs = _beginning(cursor)
-    part = _Part()
-    for _ in range(pairs):
-        key = cursor.text(_MOST_KEY_BYTES)
-        value = _value(cursor, cursor.number("I"))
-        if key is not None and value is not None:
-            part.metadata[key] = value
+    part = _Part(_pairs(cursor, pairs))
     ends = [_tensor(cursor, part) for _ in range(tensors)]
     _check_length(cursor, part.metadata, max(ends, default=0))
     return part
@@ -245,23 +279,36 @@ def _beginning(cursor: _Cursor) -> tuple[int, int]:
     return tensors, pairs
 
 
-def _value(cursor: _Cursor, kind: int) -> Value | None:
+def _pairs(cursor: _Cursor, count: int, whole: str | None = None) -> dict[str, Any]:
+    """The metadata; long texts and arrays only under keys that begin with `whole`."""
+    kept = dict[str, Any]()
+    for _ in range(count):
+        key = cursor.text(_MOST_KEY_BYTES)
+        value = _value(cursor, cursor.number("I"), whole=bool(key and whole and key.startswith(whole)))
+        if key is not None and value is not None:
+            kept[key] = value
+    return kept
+
+
+def _value(cursor: _Cursor, kind: int, *, whole: bool) -> Value | tuple[str, ...] | None:
     if kind == _STRING:
-        return cursor.text(_MOST_TEXT_BYTES)
+        return cursor.text(_MOST_WHOLE_BYTES if whole else _MOST_TEXT_BYTES)
     if kind == _ARRAY:
-        return _array(cursor, cursor.number("I"), cursor.number("Q"))
+        return _array(cursor, cursor.number("I"), cursor.number("Q"), _MOST_WHOLE if whole else 0)
     number: int | float = cursor.number(_code(cursor, kind))
     return bool(number) if kind == _BOOL else number
 
 
-def _array(cursor: _Cursor, kind: int, count: int) -> tuple[int | float | bool, ...] | None:
-    """The array, if it is one of a few numbers; arrays of arrays are nothing that llama.cpp would load either."""
+def _array(cursor: _Cursor, kind: int, count: int, most: int) -> tuple[Any, ...] | None:
+    """The array, if it is one of a few numbers or of at most `most` elements; llama.cpp takes no arrays of arrays either."""
     if kind == _STRING:
+        if count <= most:
+            return cursor.texts(count)
         cursor.skip_texts(count)
         return None
     code = _code(cursor, kind)
     size = count * struct.calcsize("<" + code)
-    if count > _MOST_KEPT:
+    if count > max(most, _MOST_KEPT):
         cursor.skip(size)
         return None
     numbers = struct.unpack(f"<{count}{code}", cursor.take(size))
@@ -325,8 +372,10 @@ def ollama_folders(environment: Mapping[str, str]) -> tuple[Path, ...]:
     return (Path(named).expanduser(), *usual) if named else tuple(usual)
 
 
-def ollama_model(name: str, folders: tuple[Path, ...]) -> Path | None:
+def ollama_model(name: str, folders: tuple[Path, ...], *, manifest_digest: str | None = None) -> Path | None:
     """The file of one of Ollama's models, found through its manifest; None where none of the folders has it.
+
+    With the SHA-256 that an Ollama gives as the model's digest, only a manifest that has it counts.
 
     Raises:
         ModelMissing: a folder or a manifest is there, but the file cannot be had; says why.
@@ -339,7 +388,7 @@ def ollama_model(name: str, folders: tuple[Path, ...]) -> Path | None:
         path = folder / "manifests" / manifest
         try:
             with path.open("rb") as file:
-                digest = _model_digest(file.read(_MOST_MANIFEST_BYTES))
+                text = file.read(_MOST_MANIFEST_BYTES)
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             continue
         except OSError as error:
@@ -348,6 +397,9 @@ def ollama_model(name: str, folders: tuple[Path, ...]) -> Path | None:
                 "or pass the GGUF file"
             )
             continue
+        if manifest_digest is not None and sha256(text).hexdigest() != manifest_digest:
+            continue
+        digest = _model_digest(text)
         if digest is None:
             raise ModelMissing(f"Ollama's manifest {path} names no model file here; pull it again: ollama pull {name}")
         return folder / "blobs" / f"sha256-{digest}"

@@ -9,23 +9,36 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localctx.core.accounting import Count
-from localctx.tokenizers.estimate import ClassEstimate, estimate
+from localctx.core.calibration import added
+from localctx.core.portions import Kind, portions
+from localctx.tokenizers.estimate import ClassEstimate, SeedCounter, SeedRatio, classes
 from tests.cases import case
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
 COUNTED = case(15)
 ROWS: list[dict[str, Any]] = COUNTED["given"]["rows"]
 PIXEL = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
 
 
+def request(messages: Sequence[Mapping[str, object]], tools: Sequence[Mapping[str, object]] = ()) -> Count:
+    counter = ClassEstimate()
+    return counter.prior.count(added([counter.frame(tools), *map(counter.message, messages)]), counter.how)
+
+
+def of_text(text: str) -> Count:
+    counter = ClassEstimate()
+    return counter.prior.count(counter.text(text), counter.how)
+
+
 def counted(row: dict[str, Any]) -> Count:
     if "message" in row:
-        return ClassEstimate().request([row["message"]])
-    request = row["request"]
-    system = {"role": "system", "content": request["system"]}
-    return ClassEstimate().request([system, *request["messages"]], request["tools"])
+        counter = ClassEstimate()
+        return counter.prior.count(counter.message(row["message"]), counter.how)
+    asked = row["request"]
+    system = {"role": "system", "content": asked["system"]}
+    return request([system, *asked["messages"]], asked["tools"])
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row["name"])
@@ -62,52 +75,61 @@ TEXT = "Some more words for the model to read, and a number: 12345."
 )
 def test_no_part_of_a_message_is_free(more: dict[str, object]) -> None:
     message: dict[str, object] = {"role": "assistant", "content": "hi"}
-    added = ClassEstimate().request([message | more]).tokens - ClassEstimate().request([message]).tokens
-    assert added >= estimate(TEXT).tokens
+    added = request([message | more]).tokens - request([message]).tokens
+    assert added >= ClassEstimate().size(TEXT)
 
 
 def test_tools_and_messages_have_a_price_of_their_own() -> None:
     empty: dict[str, object] = {"role": "user", "content": ""}
-    none, one, two = (ClassEstimate().request([empty] * number) for number in range(3))
-    assert none == Count(0, 0, "estimate")
-    assert 0 < one.tokens <= 10
-    assert (two.tokens, two.bound) == (2 * one.tokens, 2 * one.bound)
+    none, one, two = (request([empty] * number).tokens for number in range(3))
+    assert 0 < one - none <= 10
+    assert two - one == one - none
     tool = {"type": "function", "function": {"name": "f", "description": TEXT}}
-    assert ClassEstimate().request([], [tool]).tokens > estimate(TEXT).tokens
+    assert request([], [tool]).tokens > none + ClassEstimate().size(TEXT)
 
 
-def test_an_image_costs_the_same_whatever_its_bytes() -> None:
-    large = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 5_000_000}}
-    costs = [ClassEstimate().request([{"role": "user", "content": [part]}]) for part in (PIXEL, large)]
-    assert costs[0] == costs[1]
-    assert 100 < costs[0].tokens < 3000
-    both = ClassEstimate().request([{"role": "user", "content": [PIXEL, large, {"type": "text", "text": TEXT}]}])
-    assert both.tokens == 2 * costs[0].tokens - 5 + estimate(TEXT).tokens
+@pytest.mark.parametrize("kind", [Kind.IMAGE, Kind.AUDIO, Kind.FILE])
+def test_media_cost_the_same_whatever_their_bytes(kind: Kind) -> None:
+    def part(size: int) -> dict[str, object]:
+        return {"type": f"input_{kind}", kind: {"data": "A" * size}}
+
+    small, large = ([{"role": "user", "content": [part(size)]}] for size in (4, 5_000_000))
+    assert next(portions(small[0])).kind is kind
+    assert request(small) == request(large)
+    assert 100 < request(small).tokens < 3000
+    assert request(small).lower < 200, "a template may drop it"
+    both = request([{"role": "user", "content": [part(4), part(9), {"type": "text", "text": TEXT}]}])
+    alone = request(small).tokens - request([{"role": "user", "content": []}]).tokens
+    assert both.tokens == pytest.approx(2 * alone + request([{"role": "user", "content": TEXT}]).tokens, abs=2)
 
 
 def test_an_empty_text_is_nothing() -> None:
-    assert estimate("") == (0, 0)
+    assert of_text("") == Count(0, 0, "estimate")
     assert ClassEstimate().size("") == 0
 
 
 @given(st.text(st.characters(exclude_categories=()), min_size=1))
 def test_any_text_has_a_size(text: str) -> None:
-    tokens, bound = estimate(text)
-    assert bound >= 0
-    assert tokens <= len(text) + 1
-    assert tokens > 0 or text.isspace()
-    assert ClassEstimate().size(text) == tokens
-    assert ClassEstimate().request([{"role": "user", "content": text}]).lower >= 0
+    count = of_text(text)
+    assert 0 <= count.tokens <= 4 * len(text) + 2
+    assert count.tokens > 0 or text.isspace()
+    assert ClassEstimate().size(text) == count.tokens
+    assert request([{"role": "user", "content": text}]).lower >= 0
 
 
-def test_only_what_is_new_costs_time() -> None:
-    history = [{"role": "user", "content": f"message {number} of this test"} for number in range(300)]
-    once = ClassEstimate().request(history)
-    before = estimate.cache_info().misses
-    assert ClassEstimate().request(json.loads(json.dumps(history))) == once
-    assert estimate.cache_info().misses == before
-    ClassEstimate().request([*history, {"role": "user", "content": "one more message of this test"}])
-    assert estimate.cache_info().misses == before + 1
+def test_texts_are_classified_once() -> None:
+    counter, text = ClassEstimate(), "a text that is asked for again and again"
+    assert counter.text(text) is not counter.text(text)
+    assert counter._classes(text) is counter._classes(text)
+
+
+def test_the_seed_can_be_had_where_a_counter_is_wanted() -> None:
+    counter = SeedCounter(SeedRatio("qwen3"))
+    message = {"role": "user", "content": "x" * 70}
+    assert counter.size("x" * 70) == 20
+    makeup = added([counter.frame([{"name": "not counted"}]), counter.message(message), counter.text("y" * 35)])
+    assert counter.prior.count(makeup, counter.how) == Count(34, 0, "seed ratio")
+    assert counter.prior.learned(makeup, 1_000) == counter.prior
 
 
 @pytest.mark.parametrize(
@@ -116,15 +138,17 @@ def test_only_what_is_new_costs_time() -> None:
         lambda size: "a" * size,
         lambda size: " " * size,
         lambda size: "a1" * (size // 2),
+        lambda size: "aA" * (size // 2),
+        lambda size: "+" * size,
         lambda size: "a\u00e9\u6f22\x80\n{" * (size // 6),
         lambda size: "\x80" * size,
     ],
-    ids=["one word", "spaces", "word and digit", "all classes", "controls"],
+    ids=["one word", "spaces", "word and digit", "cases", "marks", "all classes", "controls"],
 )
 def test_the_time_grows_with_the_text_and_no_faster(text: Callable[[int], str]) -> None:
     def seconds(size: int) -> float:
         given, began = text(size), perf_counter()
-        estimate.__wrapped__(given)
+        classes(given)
         return perf_counter() - began
 
     large, small = seconds(1_000_000), max(seconds(125_000) for _ in range(2))

@@ -1,0 +1,88 @@
+"""Counting requests: what of a wire message is sent, over any counter of texts."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import ceil
+from typing import TYPE_CHECKING
+
+from localctx.core.calibration import Calibration, Makeup, Rate, added
+from localctx.core.portions import Kind, portions, schema_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from localctx.core.portions import Portion
+    from localctx.ports import Tokenizer
+
+__all__ = ["Counting", "by_tokenizer"]
+
+_STRUCTURE = {
+    "frame": Rate(12, 45, 0.2),
+    "message": Rate(5, 5, 0.1),
+    "toolset": Rate(80, 160, 2),
+    "schema": Rate(10, 20, 0.4),
+    "call": Rate(14, 18, 0.5),
+    "reasoning": Rate(1.0, 1.0, 0.1),
+    "image": Rate(1100, 1100, 30),
+    "audio": Rate(1000, 1000, 30),
+    "file": Rate(2000, 2000, 60),
+}
+"""What a request costs beside its texts: a template's own words (a default system prompt among them), a message's place in
+it, the introduction of tools, one schema, one call; a token of reasoning, which templates send back or drop; and media,
+whose price does not follow their bytes. Measured over the templates of current models, and bounded where models differ."""
+
+_PLACES = {name: index for index, name in enumerate(_STRUCTURE)}
+
+
+class Counting:
+    """A counter of texts as the engine asks for it: whole requests, and what reports can teach it.
+
+    `classes` gives the units of each class in a text, `rates` what is believed of them.
+    """
+
+    def __init__(self, how: str, classes: Callable[[str], Makeup], rates: Sequence[Rate]) -> None:
+        self.how, self._classes = how, lru_cache(maxsize=32_768)(classes)
+        self._rates = tuple(rate.tokens for rate in rates)
+        self.prior = Calibration.of((*rates, *_STRUCTURE.values()))
+        self._nothing = (0.0,) * len(rates)
+
+    def size(self, text: str) -> int:
+        """About how many tokens a text is."""
+        return ceil(sum(rate * units for rate, units in zip(self._rates, self._classes(text), strict=True)))
+
+    def text(self, text: str) -> Makeup:
+        """What a text on its own is made of."""
+        return self._classes(text) + self._only()
+
+    def message(self, message: Mapping[str, object]) -> Makeup:
+        """What a message is made of: its texts, calls, reasoning and media, and its place."""
+        return added((self._nothing + self._only(message=1), *map(self._portion, portions(message))))
+
+    def frame(self, tools: Sequence[Mapping[str, object]] = ()) -> Makeup:
+        """What a request is made of beside its messages."""
+        schemas = [self.text(schema_text(tool)) for tool in tools]
+        own = self._only(frame=1, toolset=bool(tools), schema=len(tools))
+        return added([self._nothing + own, *schemas])
+
+    def _only(self, **units: float) -> Makeup:
+        places = [0.0] * len(_PLACES)
+        for name, number in units.items():
+            places[_PLACES[name]] = float(number)
+        return tuple(places)
+
+    def _portion(self, portion: Portion) -> Makeup:
+        match portion.kind:
+            case Kind.TEXT:
+                return self.text(portion.text)
+            case Kind.CALL:
+                return self._classes(portion.text) + self._only(call=1)
+            case Kind.REASONING:
+                return self._nothing + self._only(reasoning=self.size(portion.text))
+            case medium:
+                return self._nothing + self._only(**{medium: 1})
+
+
+def by_tokenizer(tokenizer: Tokenizer) -> Counting:
+    """Counting with the vocabulary of the model: texts are exact, and what a template adds is learned."""
+    return Counting(tokenizer.how, lambda text: (float(tokenizer.size(text)),), (Rate(1.0, 0.0, 0.0),))
