@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 MODULES = sorted((ROOT / "localctx").rglob("*.py"))
-PURE = [*sorted((ROOT / "localctx" / "core").glob("*.py")), ROOT / "localctx" / "errors.py"]
+PURE = [*sorted((ROOT / "localctx" / "core").rglob("*.py")), ROOT / "localctx" / "errors.py"]
 KNOWN_TO_PURE = {
     "__future__",
     "collections.abc",

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from localctx.app.compaction import Engine
 from localctx.app.patience import while_loading
 from localctx.app.session import Meter, Session
-from localctx.core.accounting import truncated
+from localctx.core.accounting import plausible, truncated
 from localctx.core.events import Notice, Text, Thinking, Truncated, TurnEnded, UsageReported, WindowProbed
-from localctx.core.ladder import Rung, fills, least
+from localctx.core.ladder import Rung, fills, least, unseen
 from localctx.core.messages import History, Turn, plain
 from localctx.core.outgoing import defects, outgoing
 from localctx.core.window import Budget, EffectiveWindow, ModelReport, Reading, Source, assume, reread
@@ -23,10 +23,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from localctx.core.accounting import Count
+    from localctx.core.calibration import Calibration
     from localctx.core.events import Event
     from localctx.core.journal import Entry
     from localctx.core.ladder import Policy
-    from localctx.ports import Estimator, Journal, Runtime
+    from localctx.ports import Counter, Journal, Runtime
 
 __all__ = ["Chat", "Wishes"]
 
@@ -51,17 +52,18 @@ class Chat:
         report: ModelReport,
         *,
         journal: Journal,
-        estimator: Estimator,
+        counter: Counter,
         policy: Policy,
         emit: Callable[[Event], None],
         system: str = "",
         wishes: Wishes = Wishes(),
+        calibration: Calibration | None = None,
     ) -> None:
         self.runtime, self.session, self.wishes, self._emit = runtime, Session(journal), wishes, emit
-        self.meter = Meter(runtime, estimator)
+        self.meter = Meter(runtime, counter, calibration)
         self.window: EffectiveWindow = assume(report.window)
         self.model, self._stated = report.id, report.window.tokens
-        self.last_used = 0
+        self.last_used = self._whole = 0
         self.engine = Engine(self.session, runtime, self.meter, policy, self._budget(), emit)
         emit(WindowProbed(self.window, runtime.kind, runtime.url, report.id))
         self.session.note("window", tokens=self.window.tokens, confidence=self.window.confidence, model=report.id)
@@ -112,8 +114,12 @@ class Chat:
             await self._answer(await self.engine.settle(used))
         except (DoesNotFit, asyncio.CancelledError):
             if self._is_unanswered(asked):
-                self.session.withdraw(asked)
+                self._withdraw(asked)
             raise
+
+    def _withdraw(self, since: Entry) -> None:
+        self.session.withdraw(since)
+        self.meter.void()
 
     def _is_unanswered(self, asked: Entry) -> bool:
         last = self.session.history.turns[-1] if self.session.history.turns else Turn()
@@ -131,7 +137,7 @@ class Chat:
         before, self._stated = self.window.tokens, fresh.tokens
         self.window = fresh
         self.engine.budget = self._budget()
-        self.meter.void()
+        self._whole = 0
         self._emit(Notice("window-changed", f"the window was {before:,} tokens and is {fresh.tokens:,} now"))
 
     async def filled(self) -> tuple[int, dict[str, int]]:
@@ -144,17 +150,19 @@ class Chat:
         return used.tokens, fills(history, self.meter.sizer(history, used))
 
     async def _answer(self, used: Count) -> None:
+        """Sends what was settled; once more where the server refused it, or answered without having seen it all."""
         try:
-            await self._reply(used)
+            if not await self._reply(used, again=bool(self.engine.policy.rungs)):
+                await self._reply(await self.engine.settle(), again=False)
         except PromptRefused as refused:
             if refused.prompt:
-                self.meter.correct(outgoing(self.session.history), refused.prompt)
+                self.meter.learn(outgoing(self.session.history), refused.prompt)
             self.meter.void()
             self._adopt(refused.limit or int(used.tokens * _REFUSED_SHARE), str(refused))
             self._emit(Notice("refused", f"{refused}; making room for a window of {self.engine.budget.window:,}"))
             used = await self.engine.settle(force=True)
             try:
-                await self._reply(used)
+                await self._reply(used, again=False)
             except PromptRefused as again:
                 raise DoesNotFit(
                     f"{again}; it was refused again at {used.tokens:,} tokens: pass a smaller --max-context"
@@ -188,9 +196,10 @@ class Chat:
             raise LocalctxError(f"this is a defect of localctx: the list to send is not valid ({'; '.join(found)})")
         if room < min(_FEW, self.wishes.max_tokens or _FEW):
             self._emit(Notice("little-room", f"only {room} tokens of {budget.window:,} are left for the reply"))
-        return Request(messages, room, self.wishes.temperature)
+        return Request(messages, room, temperature=self.wishes.temperature)
 
-    async def _reply(self, used: Count) -> None:
+    async def _reply(self, used: Count, *, again: bool) -> bool:
+        """One request and its reply; False where the model had not seen the whole prompt and it is to be asked `again`."""
         request = self._request(used)
         through = self.session.history.last_seq
         said, thought = list[str](), list[str]()
@@ -202,8 +211,12 @@ class Chat:
                 if isinstance(error, PromptRefused):
                     raise ServerFailed(f"{error} (in the middle of its reply, which is kept)") from error
             raise
-        self._keep(said, thought, complete=True)
-        await self._account(request, used, end, through)
+        kept = self._keep(said, thought, complete=True)
+        if not await self._account(request, used, end, through, again=again) and again:
+            self._withdraw(kept)
+            return False
+        if end.usage.completion and not thought:
+            self.meter.replied("".join(said), end.usage.completion, kept.seq)
         if end.reason == "length":
             self._emit(
                 Notice(
@@ -211,6 +224,7 @@ class Chat:
                 )
             )
         self._emit(TurnEnded(end.reason, self.last_used, self.engine.budget.window))
+        return True
 
     async def _stream(self, request: Request, said: list[str], thought: list[str]) -> Finished:
         """The end of a reply; waits for a model that is loading, but never repeats a stream that has begun."""
@@ -237,25 +251,40 @@ class Chat:
             said.append(piece.text)
             self._emit(Text(piece.text))
 
-    def _keep(self, said: list[str], thought: list[str], *, complete: bool) -> None:
+    def _keep(self, said: list[str], thought: list[str], *, complete: bool) -> Entry:
         message: dict[str, object] = {"role": "assistant", "content": "".join(said)}
         if thought:
             message["reasoning_content"] = "".join(thought)
-        self.session.add(message, complete=complete, sync=True)
+        return self.session.add(message, complete=complete, sync=True)
 
-    async def _account(self, request: Request, expected: Count, end: Finished, through: int) -> None:
+    async def _account(self, request: Request, expected: Count, end: Finished, through: int, *, again: bool) -> bool:
+        """Whether the model saw the whole prompt, as far as the report tells; only such a report teaches anything."""
         self._emit(UsageReported(end.usage, expected))
         self.session.note("usage", **asdict(end.usage))
         reported = end.usage.prompt or 0
-        if expected.bound and 0 < reported < expected.lower:
+        if reported and not plausible(expected, reported):
             expected = await self.meter.exact(list(request.messages))
-        if truncated(expected, reported, self.engine.budget.window):
-            self._emit(Truncated(expected, reported))
-            self._adopt(reported, f"{self.runtime.url} kept {reported:,} tokens of a longer prompt")
-            self.meter.void()
-            return
-        self.meter.learn(end.usage, request.messages, through)
+        if truncated(expected, reported, self.runtime.cut_points(self.engine.budget.window)):
+            await self._alarm(expected, reported, again=again)
+            return False
+        if plausible(expected, reported):
+            self._whole = max(self._whole, reported)
+            self.meter.reported(end.usage, through)
+        elif reported:
+            self.meter.void()  # of what was sent it cannot be, and what was measured before may hold no more
         self.last_used = (reported or expected.tokens) + (end.usage.completion or 0)
+        return True
+
+    async def _alarm(self, expected: Count, reported: int, *, again: bool) -> None:
+        """Says what the model did not see, and goes by the most that the server has taken whole."""
+        history = self.session.history
+        missed = unseen(history, reported, self.meter.sizer(history, expected))
+        self._emit(Truncated(expected, reported, missed, again))
+        self.meter.void()
+        await self._look_again()
+        limit = max(reported, self._whole) if again else reported
+        if limit < self.engine.budget.window:
+            self._adopt(limit, f"{self.runtime.url} kept {reported:,} tokens of a longer prompt")
 
     def _adopt(self, limit: int, why: str) -> None:
         """Goes by what the server has shown, where that is less than what it said."""

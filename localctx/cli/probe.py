@@ -12,7 +12,6 @@ from localctx.cli.options import ApiKeyEnv, AsJson, MaxContext, Model, NumCtx, R
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from localctx.core.events import Event
     from localctx.core.window import ServerReport
 
 __all__ = ["command"]
@@ -38,7 +37,7 @@ def command(
     import anyio
 
     from localctx import wiring
-    from localctx.cli.render import Renderer, probe_json, probe_table
+    from localctx.cli.render import Renderer, probe_json, probe_table, say
     from localctx.core.window import Status
     from localctx.errors import Misuse, NothingFound
     from localctx.hardware.machine import machine
@@ -56,7 +55,7 @@ def command(
 
     async def ask() -> list[ServerReport]:
         found = await wiring.ask_all(given, url or (), start=load)
-        return await wiring.verify_all(given, found, _to_stderr) if verify else found
+        return await wiring.verify_all(given, found, say) if verify else found
 
     if watch:
         if as_json or load or verify:
@@ -72,14 +71,6 @@ def command(
         raise NothingFound(f"no server that answers has {model!r}; see localctx probe for the models that there are")
     if not any(report.status in {Status.UP, Status.LOADING, Status.UNAUTHORIZED} for report in reports):
         raise NothingFound("no runtime found; start llama-server -m MODEL.gguf, or use --runtime embedded")
-
-
-def _to_stderr(event: Event) -> None:
-    from localctx.cli.render import note
-    from localctx.core.events import Notice
-
-    if isinstance(event, Notice):
-        note(event.text)
 
 
 _SECONDS = 2.0

@@ -33,6 +33,7 @@ __all__ = [
     "out",
     "probe_json",
     "probe_table",
+    "say",
     "table_lines",
 ]
 
@@ -139,6 +140,12 @@ class Renderer:
             out(json.dumps(_event("end", finish=finish, session=session, totals=totals)))
 
 
+def say(event: e.Event) -> None:
+    """Tells a person of an event on stderr: what a command without a chat has to say of its progress."""
+    if line := _line(event):
+        note(line)
+
+
 def _line(event: e.Event) -> str:
     """What a person is told of an event, or nothing."""
     match event:
@@ -150,11 +157,18 @@ def _line(event: e.Event) -> str:
             return f"context window {used * 100 // window}% full ({used:,} of {window:,} tokens): compacting"
         case e.RungTaken():
             return _rung_line(event)
-        case e.Truncated(expected, reported):
-            return f"the server dropped context in silence: {reported:,} of {expected.tokens:,} prompt tokens arrived ({expected.how})"
+        case e.Truncated():
+            return _truncated_line(event)
         case e.Notice(_, text):
             return text
     return ""
+
+
+def _truncated_line(event: e.Truncated) -> str:
+    arrived = f"{event.reported:,} of {event.expected.tokens:,} prompt tokens arrived ({event.expected.how})"
+    missed = f"about {event.unseen} message{'' if event.unseen == 1 else 's'} did not reach the model"
+    then = "making room and asking again" if event.again else "its answer was made without them"
+    return f"the server dropped context in silence: {arrived}; {missed}: {then}"
 
 
 def _rung_line(event: e.RungTaken) -> str:
@@ -204,8 +218,6 @@ def _as_object(event: e.Event) -> dict[str, object]:
             return _event("window", runtime=runtime, url=url, model=model, **_window_json(window))
         case e.UsageReported(usage, expected):
             return _event("usage", **asdict(usage), expected=asdict(expected))
-        case e.Truncated(expected, reported):
-            return _event("truncated", expected=asdict(expected), reported=reported)
     return _event(_TYPES.get(type(event)) or type(event).__name__.lower(), **asdict(event))
 
 

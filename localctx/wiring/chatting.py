@@ -23,20 +23,23 @@ from localctx.errors import (
     Unauthorized,
     Unreachable,
 )
+from localctx.runtimes import embedded
 from localctx.runtimes.ollama_chat import OllamaServer
 from localctx.tokenizers.estimate import ClassEstimate
 from localctx.wiring.inside import PREFIX, started
-from localctx.wiring.places import catalog, journal, model_store, policy, settings, text_or_file
+from localctx.wiring.places import calibrations, catalog, journal, model_store, policy, settings, text_or_file
 from localctx.wiring.probing import Talking, detector, runtime_of, usual_addresses, wanted
+from localctx.wiring.vocabularies import ollama_tokenizer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from localctx.config import Settings
+    from localctx.core.calibration import Calibration
     from localctx.core.events import Event
-    from localctx.ports import Journal, Prober
+    from localctx.ports import Counter, Journal, Prober
 
-__all__ = ["connect", "open_chat"]
+__all__ = ["answering", "connect", "model_at", "open_chat"]
 
 
 @asynccontextmanager
@@ -53,21 +56,50 @@ async def open_chat(
     given: Settings, kept: Journal, emit: Callable[[Event], None], progress: Callable[[int, int], None]
 ) -> AsyncIterator[Chat]:
     """A chat with the model that the settings name, kept in a journal."""
-    async with _connection(given, emit, progress) as (runtime, model):
-        beside = asyncio.create_task(_refresh())
+    async with _connection(given, emit, progress) as (runtime, model, version):
+        counter = ClassEstimate()
+        learned = _Learned(counter, f"{runtime.kind} {version} {model.digest or model.id} {model.template}")
+        beside = [asyncio.create_task(_refresh()), asyncio.create_task(_find_vocabulary(runtime, model))]
+        chat = Chat(
+            runtime,
+            model,
+            journal=kept,
+            counter=counter,
+            policy=policy(given),
+            emit=emit,
+            system=text_or_file(given.system or ""),
+            wishes=Wishes(given.max_tokens, given.temperature),
+            calibration=learned.calibration,
+        )
         try:
-            yield Chat(
-                runtime,
-                model,
-                journal=kept,
-                estimator=ClassEstimate(),
-                policy=policy(given),
-                emit=emit,
-                system=text_or_file(given.system or ""),
-                wishes=Wishes(given.max_tokens, given.temperature),
-            )
+            yield chat
         finally:
-            beside.cancel()
+            learned.keep(chat.meter.calibration)
+            for task in beside:
+                task.cancel()
+
+
+class _Learned:
+    """What earlier runs learned of how one model on one server counts, and where this run's is kept.
+
+    Another build, other weights or another template count anew.
+    """
+
+    def __init__(self, counter: Counter, model: str) -> None:
+        self._store, self._key = calibrations(), f"{counter.how} {model}"
+        self.calibration = counter.prior.loads(self._store.load(self._key) or "")
+
+    def keep(self, calibration: Calibration) -> None:
+        """Keeps it where something was learned; what cannot be kept is learned again."""
+        if calibration != self.calibration:
+            self._store.save(self._key, calibration.dumps())
+        self._store.close()
+
+
+async def _find_vocabulary(runtime: Talking, model: ModelReport) -> None:
+    """Lets an Ollama's prompts be counted exactly, once its model's vocabulary is read."""
+    if isinstance(runtime, OllamaServer):
+        runtime.tokenizer = await ollama_tokenizer(runtime, model)
 
 
 async def _refresh() -> None:
@@ -79,30 +111,33 @@ async def _refresh() -> None:
 @asynccontextmanager
 async def _connection(
     given: Settings, emit: Callable[[Event], None], progress: Callable[[int, int], None]
-) -> AsyncIterator[tuple[Talking, ModelReport]]:
+) -> AsyncIterator[tuple[Talking, ModelReport, str | None]]:
     """The runtime that the settings name, or the one that answers, or, where nothing was named, the embedded one.
+
+    With its model, and the server's build.
 
     `progress` is told bytes done and in all while a model is fetched. What was started here is stopped at the end.
     Raises `NothingFound`, `ModelMissing`, `Unauthorized`, `MissingExtra` and their kin.
     """
-    url = None if _means_embedded(given) else given.url or await _answering(given)
+    url = None if _means_embedded(given) else given.url or await answering(given)
     if url is None:
         if not _means_embedded(given):
             emit(Notice("embedded", "no server answers at the usual addresses: using the embedded runtime"))
         async with started(given, progress) as inside:
-            _, model = await _model_at(inside, "", given, emit)
+            _, model = await model_at(inside, "", given, emit)
             inside.model = model.id
-            yield inside, model
+            yield inside, model, embedded.version()
         return
     target = detector(given, url)
     try:
-        report, model = await _model_at(target, given.model or "", given, emit)
+        report, model = await model_at(target, given.model or "", given, emit)
     finally:
         await target.close()
     runtime = runtime_of(given, report)
     runtime.model = model.id
     try:
-        yield runtime, await runtime.settle_window() if isinstance(runtime, OllamaServer) else model
+        settled = await runtime.settle_window() if isinstance(runtime, OllamaServer) else model
+        yield runtime, settled, report.version
     finally:
         await runtime.close()
 
@@ -119,7 +154,7 @@ def _means_embedded(given: Settings) -> bool:
     return given.url is None and (known or name.endswith(".gguf") or (given.model or "").startswith(PREFIX))
 
 
-async def _answering(given: Settings) -> str | None:
+async def answering(given: Settings) -> str | None:
     """The first of the usual addresses that has the model and can be talked to.
 
     Raises `NothingFound` where a model was named in vain.
@@ -146,7 +181,7 @@ def _tried(report: ServerReport) -> str:
     return "has " + (", ".join(model.id for model in report.models) or "no model")
 
 
-async def _model_at(
+async def model_at(
     target: Prober, name: str, given: Settings, emit: Callable[[Event], None]
 ) -> tuple[ServerReport, ModelReport]:
     """A server and the model on it, once that is loaded. Raises what is wrong with the server, or `ModelMissing`."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from localctx.config import Settings
 
-__all__ = ["PREFIX", "EmbeddedProbe", "started"]
+__all__ = ["PREFIX", "EmbeddedProbe", "cold", "started"]
 
 PREFIX = "embedded/"
 
@@ -44,18 +44,18 @@ class EmbeddedProbe:
         if self._start:
             async with started(self._given, lambda _done, _total: None) as runtime:
                 return replace(await runtime.probe(), version=version)
-        return ServerReport("embedded", self.url, Status.UP, version, models=_cold_models(self._given))
+        return ServerReport("embedded", self.url, Status.UP, version, models=cold(self._given))
 
 
-def _cold_models(given: Settings) -> tuple[ModelReport, ...]:
+def cold(given: Settings) -> tuple[ModelReport, ...]:
     """What the embedded runtime would be started with: the file that was named, or the small models."""
     name = given.model or ""
     if name.endswith(".gguf"):
         trained = gguf.read(Path(name).expanduser()).trained
-        return (_cold(given, PurePath(name).stem, trained, "the file's header"),)
+        return (_report(given, PurePath(name).stem, trained, "the file's header"),)
     store = model_store()
     return tuple(
-        _cold(
+        _report(
             given, known.name, known.trained, "the model's card", *(() if store.has(known.name) else (_fetched(known),))
         )
         for known in store.known
@@ -67,7 +67,7 @@ def _fetched(known: KnownModel) -> Advice:
     return Advice("not-fetched", text, f"localctx models pull {known.name}")
 
 
-def _cold(given: Settings, name: str, trained: int | None, where: str, *warnings: Advice) -> ModelReport:
+def _report(given: Settings, name: str, trained: int | None, where: str, *warnings: Advice) -> ModelReport:
     """A model that is not loaded: what it would be started with."""
     readings = [
         Reading(Source.CONFIGURED, embedded.DEFAULT_WINDOW, "localctx's default for the embedded runtime"),

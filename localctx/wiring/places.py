@@ -14,6 +14,7 @@ from localctx.core.ladder import POLICIES, Policy
 from localctx.core.window import Reading, Source
 from localctx.errors import Misuse
 from localctx.runtimes.server import Pins
+from localctx.stores.calibration import Calibrations
 from localctx.stores.catalog import Catalog
 from localctx.stores.journal import FileJournal, MemoryJournal, Sessions
 from localctx.stores.models import ModelStore
@@ -21,7 +22,7 @@ from localctx.stores.models import ModelStore
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["catalog", "home", "journal", "model_store", "pins", "policy", "settings", "text_or_file"]
+__all__ = ["calibrations", "catalog", "home", "journal", "model_store", "pins", "policy", "settings", "text_or_file"]
 
 
 def home() -> Path:
@@ -33,6 +34,11 @@ def home() -> Path:
 def model_store() -> ModelStore:
     """The small models in the data directory."""
     return ModelStore(home())
+
+
+def calibrations() -> Calibrations:
+    """What was learned of how servers count, in the data directory."""
+    return Calibrations(home() / "localctx.db")
 
 
 def catalog() -> Catalog:

@@ -91,7 +91,7 @@ def talk() -> Start:
                 runtime,
                 model,
                 journal=kept,
-                estimator=ClassEstimate(),
+                counter=ClassEstimate(),
                 policy=policy,
                 emit=events.append,
                 system=system,

@@ -16,8 +16,9 @@ from localctx.core.events import (
     UsageReported,
     WindowProbed,
 )
+from localctx.core.journal import project
 from localctx.core.ladder import POLICIES, Rung
-from localctx.core.messages import Said
+from localctx.core.messages import Message, Said
 from localctx.errors import DoesNotFit, LocalctxError, ServerFailed, Unreachable
 from localctx.runtimes.llama_server import LlamaServer
 from localctx.stores.journal import MemoryJournal
@@ -157,13 +158,39 @@ async def test_a_server_that_serves_less_than_it_says_is_believed_when_it_refuse
         assert len(refused) == 1, "one refusal teaches the window"
 
 
-async def test_a_silent_cut_raises_the_alarm_and_lowers_the_window(talk: Start) -> None:
-    async with talk(Fake(n_ctx=4096, fault="cut_silently", keep=500, reply=answering("Understood."))) as it:
-        for number in range(4):
-            await it.chat.ask(piece(number))
-        alarm = it.of(Truncated)[0]
-        assert alarm.reported == 500 < alarm.expected.lower
-        assert it.chat.engine.budget.window == 500
+async def test_after_a_silent_cut_room_is_made_and_the_request_is_sent_once_more(talk: Start) -> None:
+    async with talk(Fake(n_ctx=8192, fault="cut_silently", keep=2048, reply=answering("Understood."))) as it:
+        await it.chat.ask(TASK)
+        for number in range(40):
+            await it.chat.ask(piece(number, 60))
+            if it.of(Truncated):
+                break
+        (alarm,) = it.of(Truncated)
+        assert alarm.reported == 2048 < alarm.expected.lower
+        assert alarm.again
+        assert 0 < alarm.unseen < 2 * len(it.of(UsageReported))
+        assert it.chat.engine.budget.window == 2048
+        assert it.of(RungTaken)
+        first, second = it.turns[-2:]
+        assert it.fake.prompt_tokens(second) < 2048 < it.fake.prompt_tokens(first)
+        assert second["messages"][-1] == first["messages"][-1], "the same words are asked again"
+        assert len(it.of(TurnEnded)) == len(it.turns) - 1, "the answer that nobody should trust is taken back"
+        *_, words, answer = it.chat.session.history.units()
+        assert isinstance(words[1], Message)
+        assert words[1].content == piece(number, 60)
+        assert isinstance(answer[1], Said)
+        assert project(it.journal.entries()) == it.chat.session.history
+
+
+async def test_without_rungs_a_silent_cut_is_told_and_the_answer_kept(talk: Start) -> None:
+    fake = Fake(n_ctx=8192, fault="cut_silently", keep=100, reply=answering("Understood."))
+    async with talk(fake, policy=POLICIES["none"]) as it:
+        await it.chat.ask(piece(0, 200))
+        (alarm,) = it.of(Truncated)
+        assert not alarm.again
+        assert it.of(TurnEnded)
+        assert it.chat.engine.budget.window == 100
+        assert len(it.turns) == 1
 
 
 async def test_a_stream_that_dies_keeps_what_was_said_as_interrupted(talk: Start) -> None:
@@ -236,7 +263,7 @@ async def test_resuming_in_a_smaller_window_compacts_in_pieces_and_goes_on(talk:
 async def test_a_server_that_cannot_count_is_estimated_and_never_overrun(talk: Start) -> None:
     async with talk(Fake(n_ctx=2048, fault="no_input_tokens", reply=answering("Understood."))) as it:
         await it.chat.ask(TASK)
-        for number in range(20):
+        for number in range(40):
             await it.chat.ask(piece(number, 60))
         it.check()
         assert it.of(RungTaken)

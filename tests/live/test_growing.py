@@ -62,7 +62,7 @@ async def test_a_conversation_of_several_windows_keeps_going(home: Path, tmp_pat
             runtime,
             model,
             journal=journal,
-            estimator=ClassEstimate(),
+            counter=ClassEstimate(),
             policy=POLICIES["ladder"],
             emit=events.append,
             system="You are a helpful assistant.",

@@ -1,0 +1,1 @@
+"""Measurements of localctx that are no tests: what they need to run and to be repeated."""

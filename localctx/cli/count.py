@@ -1,0 +1,217 @@
+"""`localctx count`: how many tokens texts and transcripts are, how that was counted, and what share of the window."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from localctx.cli.options import ApiKeyEnv, AsJson, MaxContext, Model, NumCtx, RuntimeKind
+from localctx.core.accounting import Count
+from localctx.core.portions import portions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from localctx.app.count import Tally
+    from localctx.config import Settings
+    from localctx.core.formats import Conversation
+    from localctx.core.window import EffectiveWindow
+    from localctx.wiring import Footing
+
+__all__ = ["command"]
+
+
+def command(
+    file: Annotated[list[str] | None, typer.Argument(help="Texts or transcripts; - is standard input.")] = None,
+    model: Model = None,
+    url: Annotated[str | None, typer.Option("--url", help="The server's address.")] = None,
+    runtime: RuntimeKind = None,
+    num_ctx: NumCtx = None,
+    max_context: MaxContext = None,
+    counter: Annotated[
+        Literal["auto", "estimate", "seed"],
+        typer.Option("--counter", help="auto is the best there is; seed is the characters-a-token baseline."),
+    ] = "auto",
+    api_key_env: ApiKeyEnv = None,
+    as_json: AsJson = False,
+) -> None:
+    """Count the tokens of texts and transcripts, as exactly as what is at hand allows, and say how."""
+    import anyio
+
+    from localctx import wiring
+    from localctx.cli.render import Renderer, out
+    from localctx.errors import Misuse
+
+    Renderer(as_json=as_json)
+    names = file or ([] if sys.stdin.isatty() else ["-"])
+    if not names:
+        raise Misuse("nothing to count: name a file, or - for standard input")
+    flags = {
+        "model": model,
+        "url": url,
+        "runtime": runtime,
+        "num_ctx": num_ctx,
+        "max_context_tokens": max_context,
+        "api_key_env": api_key_env,
+    }
+    loaded = [_load(name) for name in names]
+    counted = anyio.run(_count, wiring.settings(flags), loaded, counter)
+    out(json.dumps(_document(counted), ensure_ascii=False, indent=1) if as_json else "\n".join(_lines(counted)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    """A file: the conversations in it, or its text."""
+
+    name: str
+    conversations: tuple[Conversation, ...]
+    text: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    """One text or conversation with its count; `tally` where it is a conversation."""
+
+    name: str
+    count: Count
+    conversation: Conversation | None = None
+    tally: Tally | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    footing: Footing
+    files: tuple[_Counted, ...]
+
+
+def _load(name: str) -> _Loaded:
+    """A file as conversations, or where it holds none as text."""
+    from localctx.stores.transcripts import load
+
+    if name == "-":
+        return _piped()
+    found = load(Path(name))
+    return _Loaded(name, found) if found else _Loaded(name, (), Path(name).read_text("utf-8", "replace"))
+
+
+def _piped() -> _Loaded:
+    """Standard input, by way of a file: only of a file can it be told what it holds."""
+    import shutil
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "stdin"
+        with path.open("wb") as file:
+            shutil.copyfileobj(sys.stdin.buffer, file)
+        return replace(_load(str(path)), name="-")
+
+
+async def _count(given: Settings, loaded: Sequence[_Loaded], counter: str) -> _Answer:
+    from localctx import wiring
+    from localctx.app.count import tally_messages, tally_text
+    from localctx.cli.render import say
+
+    files = []
+    async with wiring.counting(given, say, counter) as footing:
+        for each in loaded:
+            if each.text is not None:
+                files.append(_Counted(each.name, await tally_text(footing.means, each.text)))
+            for number, conversation in enumerate(each.conversations, 1):
+                tally = await tally_messages(footing.means, conversation.messages, conversation.tools)
+                name = f"{each.name} #{number}" if len(each.conversations) > 1 else each.name
+                files.append(_Counted(name, tally.whole, conversation, tally))
+        return _Answer(footing, tuple(files))
+
+
+# --- for programs -------------------------------------------------------------------------------------------------
+
+
+def _document(answer: _Answer) -> dict[str, object]:
+    footing = answer.footing
+    return {
+        "schema": 1,
+        "model": footing.model,
+        "runtime": footing.runtime,
+        "url": footing.url,
+        "window": {"effective": footing.window.tokens, "confidence": footing.window.confidence},
+        "files": [_file(each, footing) for each in answer.files],
+        "total": _sized(_total(answer.files), footing),
+    }
+
+
+def _file(each: _Counted, footing: Footing) -> dict[str, object]:
+    found: dict[str, object] = {"file": each.name, "format": "text", **_sized(each.count, footing)}
+    if each.conversation is None or each.tally is None:
+        return found
+    roles = zip(each.conversation.messages, each.tally.messages, strict=True)
+    return found | {
+        "format": each.conversation.format,
+        "messages": [{"role": message.get("role"), **_plainly(count)} for message, count in roles],
+        "beside": _plainly(each.tally.beside),
+        "left_out": [asdict(loss) for loss in each.conversation.left_out],
+    }
+
+
+def _plainly(count: Count) -> dict[str, object]:
+    return {"tokens": count.tokens, "bound": count.bound}
+
+
+def _sized(count: Count, footing: Footing) -> dict[str, object]:
+    window = footing.window.tokens
+    share = round(count.tokens / window, 4) if window else None
+    return _plainly(count) | {"how": count.how, "share": share}
+
+
+def _total(files: Sequence[_Counted]) -> Count:
+    hows = dict.fromkeys(each.count.how for each in files)
+    return Count(sum(each.count.tokens for each in files), sum(each.count.bound for each in files), "; ".join(hows))
+
+
+# --- for people ---------------------------------------------------------------------------------------------------
+
+
+def _lines(answer: _Answer) -> Iterator[str]:
+    footing = answer.footing
+    for each in answer.files:
+        yield f"{_amount(each.count)}  {_share(each.count, footing.window)}  {each.name}"
+        if each.conversation is not None and each.tally is not None:
+            yield from _messages(each.conversation, each.tally)
+    if len(answer.files) > 1:
+        total = _total(answer.files)
+        yield f"{_amount(total)}  {_share(total, footing.window)}  in all"
+    yield from _footing(answer)
+
+
+def _messages(conversation: Conversation, tally: Tally) -> Iterator[str]:
+    for number, (message, count) in enumerate(zip(conversation.messages, tally.messages, strict=True), 1):
+        begins = " ".join(" ".join(portion.text for portion in portions(message)).split())
+        yield f"{_amount(count)}  {number:>5}  {message.get('role', '?')!s:<9}  {begins[:_BEGINNING]}".rstrip()
+    yield f"{_amount(tally.beside)}         beside the messages: the template, {len(conversation.tools)} tool schemas"
+    for loss in conversation.left_out:
+        yield f"{'':>18}  left out: {loss.count:,} {loss.what} ({loss.why})"
+
+
+_BEGINNING = 44
+
+
+def _amount(count: Count) -> str:
+    return f"{count.tokens:>10,} {f'+-{count.bound:,}' if count.bound else '':<9}"
+
+
+def _share(count: Count, window: EffectiveWindow) -> str:
+    return f"{count.tokens * 100 / window.tokens:5.1f}%" if window.tokens else "     -"
+
+
+def _footing(answer: _Answer) -> Iterator[str]:
+    footing, window = answer.footing, answer.footing.window
+    model = f" for {footing.model}" if footing.model else ""
+    yield f"counted{model} by: {_total(answer.files).how}"
+    if window.tokens and window.decided_by:
+        yield f"window: {window.tokens:,} tokens, {window.confidence} ({window.decided_by.where})"
+    else:
+        yield "window: unknown, so no shares; name a server's model, or pass --num-ctx"

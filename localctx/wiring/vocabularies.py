@@ -1,0 +1,45 @@
+"""The vocabulary of a model, wherever it is at hand."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import anyio.to_thread
+
+from localctx.core.vocabulary import Vocabulary
+from localctx.errors import LocalctxError
+from localctx.hardware import gguf as files
+from localctx.tokenizers import gguf, reference
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from localctx.core.window import ModelReport
+    from localctx.ports import Tokenizer
+    from localctx.runtimes.ollama_chat import OllamaServer
+
+__all__ = ["ollama_tokenizer", "tokenizer_of"]
+
+
+def tokenizer_of(path: Path) -> tuple[Tokenizer | None, Vocabulary | None]:
+    """What counts as the model in a GGUF file does, and its vocabulary; None where that is not possible here."""
+    vocabulary = files.vocabulary(path)
+    return (gguf.tokenizer(vocabulary) if vocabulary else None) or reference.reference(path), vocabulary
+
+
+async def ollama_tokenizer(runtime: OllamaServer, model: ModelReport) -> Tokenizer | None:
+    """The vocabulary of one of an Ollama's models: from its file, where that is the one this Ollama has, else as it says."""
+
+    def local() -> Tokenizer | None:
+        path = files.ollama_model(model.id, files.ollama_folders(os.environ), manifest_digest=model.digest)
+        return tokenizer_of(path)[0] if path else None
+
+    try:
+        if model.digest and (found := await anyio.to_thread.run_sync(local)):
+            return found
+        said = await runtime.vocabulary()
+    except LocalctxError:
+        return None
+    vocabulary = Vocabulary.of(said) if said else None
+    return await anyio.to_thread.run_sync(gguf.tokenizer, vocabulary) if vocabulary else None
