@@ -12,10 +12,12 @@ if TYPE_CHECKING:
     from localctx.core.messages import History
     from localctx.core.window import EffectiveWindow, ModelReport, ServerReport
     from localctx.errors import LocalctxError
+    from localctx.ports import Counter
     from localctx.wiring import connect, probe
 
 __all__ = [
     "Chat",
+    "Counter",
     "EffectiveWindow",
     "History",
     "LocalctxError",
@@ -29,6 +31,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "Chat": "localctx.app.chat",
+    "Counter": "localctx.ports",
     "EffectiveWindow": "localctx.core.window",
     "History": "localctx.core.messages",
     "LocalctxError": "localctx.errors",

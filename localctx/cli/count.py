@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from localctx.config import Settings
     from localctx.core.formats import Conversation
     from localctx.core.window import EffectiveWindow
-    from localctx.wiring import Footing
+    from localctx.wiring.counting import Footing
 
 __all__ = ["command"]
 
@@ -112,12 +112,12 @@ def _piped() -> _Loaded:
 
 
 async def _count(given: Settings, loaded: Sequence[_Loaded], counter: str) -> _Answer:
-    from localctx import wiring
     from localctx.app.count import tally_messages, tally_text
     from localctx.cli.render import say
+    from localctx.wiring.counting import counting
 
     files = []
-    async with wiring.counting(given, say, counter) as footing:
+    async with counting(given, say, counter) as footing:
         for each in loaded:
             if each.text is not None:
                 files.append(_Counted(each.name, await tally_text(footing.means, each.text)))

@@ -1,16 +1,13 @@
 """The composition root: the only modules that know the concrete classes."""
 
 from localctx.wiring.chatting import connect, open_chat
-from localctx.wiring.counting import Footing, counting
 from localctx.wiring.places import catalog, home, journal, model_store, policy, settings
 from localctx.wiring.probing import ask_all, probe, verify_all
 
 __all__ = [
-    "Footing",
     "ask_all",
     "catalog",
     "connect",
-    "counting",
     "home",
     "journal",
     "model_store",

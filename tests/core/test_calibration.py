@@ -104,7 +104,9 @@ def test_what_was_learned_can_be_kept() -> None:
         "[" * 100_000,
         json.dumps({"means": [1, 2], "covariance": [[1], [0, 1]], "reports": 3}),
         json.dumps({"means": [1, 2, 3, "4"], "covariance": [[1], [0, 1], [0, 0, 1], [0, 0, 0, 1]], "reports": 3}),
-        json.dumps({"means": [1, 2, 3, float("nan")], "covariance": [[1], [0, 1], [0, 0, 1], [0, 0, 0, 1]], "reports": 3}),
+        json.dumps(
+            {"means": [1, 2, 3, float("nan")], "covariance": [[1], [0, 1], [0, 0, 1], [0, 0, 0, 1]], "reports": 3}
+        ),
         json.dumps({"means": [1, 2, 3, -4], "covariance": [[1], [0, 1], [0, 0, 1], [0, 0, 0, 1]], "reports": 3}),
         json.dumps({"means": [1, 2, 3, 4], "covariance": [[1], [0, 1], [0, 0, 1], [0, 0, 0]], "reports": 3}),
         json.dumps({"means": [1, 2, 3, 4], "covariance": [[1], [0, 1], [0, 0, 1], [0, 0, 0, -1]], "reports": 3}),
