@@ -18,12 +18,14 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from localctx.core.ladder import Cleared, Compacted, Effect, Stub, Withdrawn, apply
-from localctx.core.messages import Checkpoint, Facts, History, Words
+from localctx.core.messages import Checkpoint, Facts, Growing, History, Words
 from localctx.core.transcript import read
 from localctx.errors import JournalDamaged
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    from localctx.core.messages import Item
 
 __all__ = [
     "SCHEMA",
@@ -119,20 +121,25 @@ def commit(effect: Effect, begun: int | None = None) -> tuple[str, Body]:
 def advance(history: History, entry: Entry) -> History:
     """The history after one more entry. Raises `JournalDamaged` where an effect cannot be read."""
     if entry.type == "message":
-        return history.add(
-            read(entry.body.get("message"), seq=entry.seq, complete=entry.body.get("complete") is not False)
-        )
+        return history.add(_item(entry))
     if entry.type == "commit":
         return apply(history, effect_of(entry))
     return history
 
 
 def project(entries: Iterable[Entry]) -> History:
-    """The history that a journal adds up to."""
-    history = History()
+    """The history that a journal adds up to: what advancing by each entry gives."""
+    growing = Growing()
     for entry in entries:
-        history = advance(history, entry)
-    return history
+        if entry.type == "message":
+            growing.add(_item(entry))
+        elif entry.type == "commit":
+            growing = Growing(advance(growing.history(), entry))
+    return growing.history()
+
+
+def _item(entry: Entry) -> Item:
+    return read(entry.body.get("message"), seq=entry.seq, complete=entry.body.get("complete") is not False)
 
 
 def open_begins(entries: Iterable[Entry]) -> tuple[int, ...]:

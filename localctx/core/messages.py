@@ -20,6 +20,7 @@ __all__ = [
     "Checkpoint",
     "Content",
     "Facts",
+    "Growing",
     "History",
     "Interjection",
     "Item",
@@ -269,6 +270,26 @@ class History:
         answered = replace(cycle, results=(*cycle.results, result))
         last = self.turns[-1]
         return replace(self, turns=(*self.turns[:-1], replace(last, steps=(*last.steps[:-1], answered))))
+
+
+class Growing:
+    """A history that many items are added to: the turns that are over are not copied for each."""
+
+    def __init__(self, history: History = History()) -> None:
+        self._over = list(history.turns[:-1])
+        self.last = replace(history, turns=history.turns[-1:])
+        """The history without the turns that are over."""
+
+    def add(self, item: Item) -> None:
+        """Adds an item as `History.add` does."""
+        self.last = self.last.add(item)
+        if len(self.last.turns) > 1:
+            self._over.append(self.last.turns[0])
+            self.last = replace(self.last, turns=self.last.turns[1:])
+
+    def history(self) -> History:
+        """What it has grown to."""
+        return replace(self.last, turns=(*self._over, *self.last.turns))
 
 
 def _with_id(result: ToolResult) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from localctx.core.messages import (
     Content,
+    Growing,
     History,
     Interjection,
     Item,
@@ -52,14 +53,13 @@ class Parsed:
 
 def parse(messages: Iterable[object]) -> Parsed:
     """Reads a list of wire messages; leaf `seq` is one more than the message's index."""
-    history, complaints = History(), list[Complaint]()
+    growing, complaints = Growing(), list[Complaint]()
     for index, message in enumerate(messages):
-        item = read(message, seq=index + 1)
-        before = history
-        history = history.add(item)
-        if said := _complaint(item, before, history):
+        item, before = read(message, seq=index + 1), growing.last
+        growing.add(item)
+        if said := _complaint(item, before, growing.last):
             complaints.append(Complaint(index, said))
-    return Parsed(history, tuple(complaints))
+    return Parsed(growing.history(), tuple(complaints))
 
 
 def flatten(history: History) -> list[object]:

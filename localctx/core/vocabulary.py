@@ -79,7 +79,7 @@ _FILL = {
     "fim_rep": ("<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>"),
     "fim_sep": ("<|file_sep|>",),
 }
-"""Texts that are control tokens unless the file names the token of that use."""
+"""Texts that are control tokens unless the file names the token of that use; of several llama.cpp takes any, here all are."""
 
 _OLDER = {"fim_pre": "prefix", "fim_suf": "suffix", "fim_mid": "middle"}
 
@@ -117,7 +117,7 @@ class Vocabulary:
         """The vocabulary that a file's header or Ollama's `model_info` describes; None where it is missing or cannot be true."""
         try:
             return _read(metadata)
-        except ValueError:
+        except (ValueError, OverflowError):
             return None
 
     @property
@@ -177,10 +177,10 @@ class Specials:
 
     def __init__(self, ids: Mapping[str, int], strips: frozenset[str] = frozenset()) -> None:
         self.ids, self._strips = ids, strips
-        order = sorted(ids, key=lambda text: (-len(text.encode("utf-8", "replace")), ids[text]))
+        order = sorted(ids, key=lambda text: (-len(text.encode()), ids[text]))
         self._order = {text: place for place, text in enumerate(order)}
         self._tree, self._runs = _tree(order), _runs(order)
-        self._first = re.compile("[" + re.escape("".join(self._tree)) + "]") if order else None
+        self._first = _beginnings(self._tree, self._runs) if order else None
 
     def cut(self, text: str) -> Iterator[str | int]:
         """The text from left to right: ids of special tokens, and what stands between them."""
@@ -203,10 +203,20 @@ class Specials:
             if lengths := self._runs.get(text[start]):
                 at = _end_of_run(text, start)
                 yield from _filled(text, start, at, lengths)
+            elif alone := self._alone(self._first, text, start):
+                yield start, alone
+                at = start + len(alone)
             else:
                 at = self._reach(text, start)
                 yield from self._settled(text, start, at)
                 at = max(at, start + 1)
+
+    def _alone(self, first: re.Pattern[str], text: str, start: int) -> str | None:
+        """The longest special token that begins there, if none could begin within it."""
+        longest = max(self._beginning(text, start), key=len, default="")
+        end = start + len(longest)
+        within = first.search(text, start + 1, end + 1)
+        return longest if within is None or within.start() >= end else None
 
     def _beginning(self, text: str, start: int) -> Iterator[str]:
         """The special tokens that begin there, the longest last."""
@@ -252,6 +262,15 @@ def _tree(texts: list[str]) -> dict[str, Any]:
     return tree
 
 
+def _beginnings(tree: dict[str, Any], runs: dict[str, list[int]]) -> re.Pattern[str]:
+    """Where a special token may begin, by its first two characters; a run, by as many as the shortest has."""
+    choices = [re.escape(character * lengths[-1]) for character, lengths in runs.items()]
+    for character in tree.keys() - runs.keys():
+        after = tree[character].keys()
+        choices.append(re.escape(character) + ("" if "" in after else f"(?=[{re.escape(''.join(after))}])"))
+    return re.compile("|".join(choices))
+
+
 def _runs(texts: list[str]) -> dict[str, list[int]]:
     """Characters that occur only as one over and over, such as spaces or line ends, and how often, the most first."""
     mixed = {character for text in texts if len(set(text)) > 1 for character in text}
@@ -289,6 +308,8 @@ def _read(metadata: Mapping[str, object]) -> Vocabulary:
         raise ValueError("token_type")
     spm = model == "llama"
     begins = _one(metadata, "add_bos_token", bool, spm or pre in _BEGIN) or pre in _ALWAYS_BEGIN
+    if spm and metadata.get("general.architecture") == "phi3" and "general.name" not in metadata:
+        raise ValueError("name")  # it decides what special tokens swallow; Ollama does not tell
     ids = _ids(metadata, model, pre, len(tokens))
     if begins and "bos" not in ids:
         raise ValueError("bos")
@@ -322,6 +343,7 @@ def _texts(metadata: Mapping[str, object], name: str, most: int) -> tuple[str, .
         raise ValueError(name)
     if sum(map(len, values)) > _MOST_CHARACTERS:
         raise ValueError(name)
+    "".join(values).encode()  # half a character is a ValueError too
     return tuple(values)
 
 

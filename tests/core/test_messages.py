@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from localctx.core.journal import project
 from localctx.core.messages import (
     Content,
+    Growing,
     History,
     Interjection,
     Message,
@@ -20,7 +21,7 @@ from localctx.core.messages import (
     end_of,
     plain,
 )
-from localctx.core.transcript import flatten, parse
+from localctx.core.transcript import flatten, parse, read
 from tests.core.strategies import Move, lives, play, wires
 
 if TYPE_CHECKING:
@@ -145,3 +146,15 @@ def test_what_came_since_a_line_is_each_leaf_after_it_once(messages: list[object
     assert seqs == [seq for seq in every if seq > line]
     assert len(every) + len(history.system) == len(messages)
     assert history.last_seq == max(every, default=0)
+
+
+@given(wires())
+def test_a_growing_history_is_the_same_as_one_that_was_added_to(messages: list[object]) -> None:
+    growing, history = Growing(), History()
+    for seq, message in enumerate(messages, 1):
+        item = read(message, seq=seq)
+        growing.add(item)
+        history = history.add(item)
+        assert growing.history() == history
+        assert growing.last.turns == history.turns[-1:]
+    assert Growing(history).history() == history

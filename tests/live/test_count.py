@@ -20,7 +20,7 @@ from localctx.stores.models import DEFAULT, ModelStore
 
 pytestmark = [pytest.mark.live, pytest.mark.anyio]
 
-CHAT = [
+CHAT: list[dict[str, object]] = [
     {"role": "system", "content": "Be brief. 数えてください。"},
     {"role": "user", "content": "What is in notes.txt?\n\n```\nx = {'a': [1, 2.5]}\n```"},
     {"role": "assistant", "content": "Ten words 🎉."},
