@@ -138,8 +138,8 @@ _STEPS: tuple[tuple[str, tuple[str, ...]], ...] = (
 SPLITS = {name: steps for names, steps in _STEPS for name in names.split()}
 """The expressions that split a text into words, by `tokenizer.ggml.pre`, each within what the one before it left.
 
-These are the ones verified against llama.cpp 0c1e57098 (llama-cpp-python 0.3.36): the same ids for the same texts, over every
-character that Unicode had then. In the letters and digits that Unicode 16 added, newer than that, words may end elsewhere.
+These are the ones verified against llama.cpp 0c1e57098 (llama-cpp-python 0.3.36): the same ids for the same texts, over all
+characters up to Unicode 15. At those that Unicode 16 added, which it does not know, words may end elsewhere.
 """
 
 _UNENCODED = {"gemma4", "sarvam-moe"}

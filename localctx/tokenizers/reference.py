@@ -69,7 +69,7 @@ class _Model:
 
     def __init__(self, path: Path) -> None:
         if find_spec("llama_cpp") is None:
-            raise MissingExtra("gguf", "llama-cpp-python", "llama.cpp's own tokenizer")
+            raise MissingExtra("reference", "llama-cpp-python", "llama.cpp's own tokenizer")
         with _quiet():
             self._llama = import_module("llama_cpp")
             params = self._llama.llama_model_default_params()

@@ -25,7 +25,9 @@ __all__ = ["ollama_tokenizer", "tokenizer_of"]
 def tokenizer_of(path: Path) -> tuple[Tokenizer | None, Vocabulary | None]:
     """What counts as the model in a GGUF file does, and its vocabulary; None where that is not possible here."""
     vocabulary = files.vocabulary(path)
-    return (gguf.tokenizer(vocabulary) if vocabulary else None) or reference.reference(path), vocabulary
+    if vocabulary is None:  # llama.cpp ends the program over a file that contradicts itself
+        return None, None
+    return gguf.tokenizer(vocabulary) or reference.reference(path), vocabulary
 
 
 async def ollama_tokenizer(runtime: OllamaServer, model: ModelReport) -> Tokenizer | None:
