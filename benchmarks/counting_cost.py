@@ -8,9 +8,8 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from benchmarks.corpus import sample
-from benchmarks.counting_errors import _Silent
-from localctx.app.session import Meter
-from localctx.core.accounting import Usage
+from benchmarks.counting_errors import Silent
+from localctx.app.meter import Meter
 from localctx.core.messages import History, Message, Said
 from localctx.hardware import gguf as files
 from localctx.tokenizers import gguf, tiktoken
@@ -36,9 +35,9 @@ def turns(*, rounds: int) -> Iterator[dict[str, object]]:
     for messages in (10, 100, 1_000, 10_000):
         history = _grown(messages)
         counter = ClassEstimate()
-        meter = Meter(_Silent(), counter)
+        meter = Meter(Silent(), counter)
         meter.rough(history)
-        meter.reported(Usage(prompt=1_000), messages)
+        meter.measured(1_000, messages)
         costs, beyond = list[float](), list[float]()
         for turn in range(rounds):
             text = f"{turn} {sample('english', 400, turn)}"

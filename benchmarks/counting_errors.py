@@ -8,8 +8,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from benchmarks.corpus import GROUPS, sample
-from localctx.app.session import Meter
-from localctx.core.accounting import Usage
+from localctx.app.meter import Meter
 from localctx.core.messages import History, Message, Said
 from localctx.core.outgoing import outgoing
 from localctx.tokenizers.estimate import ClassEstimate, SeedRatio
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from localctx.core.outgoing import WireMessage
     from localctx.ports import Tokenizer
 
-__all__ = ["calibrated", "uncalibrated"]
+__all__ = ["Silent", "calibrated", "uncalibrated"]
 
 _TEMPLATE = 4
 """Tokens that the simulated template spends on a request and on each message."""
@@ -98,7 +97,7 @@ def _sessions(count: int, seed: int) -> Iterator[list[tuple[str, str]]]:
 def _simulate(
     session: list[tuple[str, str]], truth: Tokenizer, ledger: _Errors, scratch: _Errors, seeds: _Errors
 ) -> None:
-    meter, seed_ratio, history, tokens = Meter(_Silent(), ClassEstimate()), SeedRatio(), History(), _TEMPLATE
+    meter, seed_ratio, history, tokens = Meter(Silent(), ClassEstimate()), SeedRatio(), History(), _TEMPLATE
     for turn, (asked, answered) in enumerate(session):
         seq = 2 * turn + 1
         history = history.add(Message("user", asked, seq=seq))
@@ -109,7 +108,7 @@ def _simulate(
             scratch.add(meter.alone(wire), tokens)
             seeds.add(seed_ratio.request(wire), tokens)
         meter.rough(history)
-        meter.reported(Usage(prompt=tokens), seq)
+        meter.measured(tokens, seq)
         seed_ratio.learn(wire, tokens)
         size = truth.size(answered)
         history = history.add(Said(answered, seq=seq + 1))
@@ -117,7 +116,7 @@ def _simulate(
         tokens += size + _TEMPLATE
 
 
-class _Silent:
+class Silent:
     """A server that counts nothing: what is measured is what is known without it."""
 
     async def count(self, messages: Sequence[WireMessage], tools: Sequence[WireMessage] = ()) -> None:

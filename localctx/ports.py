@@ -8,14 +8,25 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping, Sequence
 
-    from localctx.core.accounting import Count, Usage
-    from localctx.core.calibration import Calibration, Makeup
+    from localctx.core.accounting import Count, Makeup, Usage
+    from localctx.core.calibration import Calibration
     from localctx.core.checkpoint import Outline
     from localctx.core.journal import Entry
     from localctx.core.outgoing import WireMessage
     from localctx.core.window import ServerReport
 
-__all__ = ["Counter", "Counting", "Delta", "Finished", "Journal", "Piece", "Prober", "Request", "Runtime", "Tokenizer"]
+__all__ = [
+    "Counter",
+    "Delta",
+    "Finished",
+    "Journal",
+    "Piece",
+    "Prober",
+    "Request",
+    "Runtime",
+    "ServerCounter",
+    "Tokenizer",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +124,7 @@ class Prober(Protocol):
         ...
 
 
-class Counting(Protocol):
+class ServerCounter(Protocol):
     """What counts whole requests."""
 
     async def count(self, messages: Sequence[WireMessage], tools: Sequence[WireMessage] = ()) -> Count | None:
@@ -121,7 +132,7 @@ class Counting(Protocol):
         ...
 
 
-class Runtime(Prober, Counting, Protocol):
+class Runtime(Prober, ServerCounter, Protocol):
     """A server program with one model, as the engine sees it."""
 
     @property

@@ -8,8 +8,9 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from localctx.app.compaction import Engine
+from localctx.app.meter import Meter
 from localctx.app.patience import while_loading
-from localctx.app.session import Meter, Session
+from localctx.app.session import Session
 from localctx.core.accounting import plausible, truncated
 from localctx.core.events import Notice, Text, Thinking, Truncated, TurnEnded, UsageReported, WindowProbed
 from localctx.core.ladder import Rung, fills, least, unseen
@@ -64,6 +65,7 @@ class Chat:
         self.window: EffectiveWindow = assume(report.window)
         self.model, self._stated = report.id, report.window.tokens
         self.last_used = self._whole = 0
+        self._doubted = False
         self.engine = Engine(self.session, runtime, self.meter, policy, self._budget(), emit)
         emit(WindowProbed(self.window, runtime.kind, runtime.url, report.id))
         self.session.note("window", tokens=self.window.tokens, confidence=self.window.confidence, model=report.id)
@@ -152,21 +154,26 @@ class Chat:
     async def _answer(self, used: Count) -> None:
         """Sends what was settled; once more where the server refused it, or answered without having seen it all."""
         try:
-            if not await self._reply(used, again=bool(self.engine.policy.rungs)):
-                await self._reply(await self.engine.settle(), again=False)
+            if await self._reply(used, again=bool(self.engine.policy.rungs)):
+                return
+            used = await self.engine.settle()
         except PromptRefused as refused:
-            if refused.prompt:
-                self.meter.learn(outgoing(self.session.history), refused.prompt)
-            self.meter.void()
-            self._adopt(refused.limit or int(used.tokens * _REFUSED_SHARE), str(refused))
-            self._emit(Notice("refused", f"{refused}; making room for a window of {self.engine.budget.window:,}"))
-            used = await self.engine.settle(force=True)
-            try:
-                await self._reply(used, again=False)
-            except PromptRefused as again:
-                raise DoesNotFit(
-                    f"{again}; it was refused again at {used.tokens:,} tokens: pass a smaller --max-context"
-                ) from again
+            used = await self._believe(refused, used)
+        try:
+            await self._reply(used, again=False)
+        except PromptRefused as refused:
+            raise DoesNotFit(
+                f"{refused}; it was refused again at {used.tokens:,} tokens: pass a smaller --max-context"
+            ) from refused
+
+    async def _believe(self, refused: PromptRefused, used: Count) -> Count:
+        """Goes by what a refusal says, and makes room for it."""
+        if refused.prompt:
+            self.meter.learn(outgoing(self.session.history), refused.prompt)
+        self.meter.void()
+        self._adopt(refused.limit or int(used.tokens * _REFUSED_SHARE), str(refused))
+        self._emit(Notice("refused", f"{refused}; making room for a window of {self.engine.budget.window:,}"))
+        return await self.engine.settle(force=True)
 
     async def _refuse_what_never_fits(self) -> None:
         """Refuses a message that fits in no way, before anything is compacted for it."""
@@ -269,11 +276,21 @@ class Chat:
             return False
         if plausible(expected, reported):
             self._whole = max(self._whole, reported)
-            self.meter.reported(end.usage, through)
+            self.meter.measured(reported, through)
         elif reported:
-            self.meter.void()  # of what was sent it cannot be, and what was measured before may hold no more
+            self._doubt(expected, reported)
         self.last_used = (reported or expected.tokens) + (end.usage.completion or 0)
         return True
+
+    def _doubt(self, expected: Count, reported: int) -> None:
+        """Says that a report cannot be of what was sent; neither it nor what was measured before is gone by."""
+        self.meter.void()
+        if not self._doubted:
+            text = f"the server reports {reported:,} prompt tokens where about {expected.tokens:,} were sent ({expected.how})"
+            self._emit(
+                Notice("low-report", f"{text}: it dropped context, or does not count all; going by the estimate")
+            )
+        self._doubted = True
 
     async def _alarm(self, expected: Count, reported: int, *, again: bool) -> None:
         """Says what the model did not see, and goes by the most that the server has taken whole."""

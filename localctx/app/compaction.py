@@ -27,7 +27,8 @@ from localctx.core.ladder import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from localctx.app.session import Meter, Session
+    from localctx.app.meter import Meter
+    from localctx.app.session import Session
     from localctx.core.accounting import Count
     from localctx.core.events import Event
     from localctx.core.ladder import Policy

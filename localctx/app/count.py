@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from localctx.core.calibration import added
+from localctx.core.accounting import added
 from localctx.core.portions import portions, schema_text
 
 if TYPE_CHECKING:
@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 __all__ = ["Means", "Tally", "tally_messages", "tally_text"]
 
 
-async def _ready(_texts: Iterable[str]) -> None:
+async def _ready(_texts: Iterable[str]) -> bool:
     """What counts in this process needs no preparation."""
+    return True
 
 
 async def _not_known(_messages: Sequence[WireMessage], _tools: Sequence[WireMessage]) -> None:
@@ -30,12 +31,18 @@ async def _not_known(_messages: Sequence[WireMessage], _tools: Sequence[WireMess
 class Means:
     """What there is to count with.
 
-    `counter` counts texts once they are `prepare`d; `whole` gives a request as the model's template renders it, or None.
+    `counter` counts texts once they are `prepare`d; where one cannot be, `otherwise` counts. `whole` gives a request as the
+    model's template renders it, or None.
     """
 
     counter: Counter
-    prepare: Callable[[Iterable[str]], Awaitable[object]] = _ready
+    prepare: Callable[[Iterable[str]], Awaitable[bool]] = _ready
     whole: Callable[[Sequence[WireMessage], Sequence[WireMessage]], Awaitable[Count | None]] = _not_known
+    otherwise: Counter | None = None
+
+    async def counter_of(self, texts: Iterable[str]) -> Counter:
+        """What counts these texts."""
+        return self.counter if await self.prepare(texts) or self.otherwise is None else self.otherwise
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +56,7 @@ class Tally:
 
 async def tally_text(means: Means, text: str) -> Count:
     """The tokens of a text on its own."""
-    await means.prepare([text])
-    counter = means.counter
+    counter = await means.counter_of([text])
     return counter.prior.count(counter.text(text), counter.how)
 
 
@@ -60,9 +66,8 @@ async def tally_messages(means: Means, messages: Sequence[WireMessage], tools: S
     Where the whole is known, what the template adds to each message is learned from it, and what no message accounts for
     is beside them.
     """
-    counter = means.counter
     spoken = {portion.text for message in messages for portion in portions(message)}
-    await means.prepare(sorted(spoken | {schema_text(tool) for tool in tools}))
+    counter = await means.counter_of(sorted(spoken | {schema_text(tool) for tool in tools}))
     frame, makeups = counter.frame(tools), [counter.message(message) for message in messages]
     makeup = added([frame, *makeups])
     whole = await means.whole(messages, tools)

@@ -27,7 +27,7 @@ from localctx.ports import Delta, Finished, Request
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from localctx.app.session import Meter
+    from localctx.app.meter import Meter
     from localctx.core.accounting import Count
     from localctx.core.events import Event
     from localctx.core.messages import History

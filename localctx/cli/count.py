@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -12,10 +12,11 @@ import typer
 
 from localctx.cli.options import ApiKeyEnv, AsJson, MaxContext, Model, NumCtx, RuntimeKind
 from localctx.core.accounting import Count
+from localctx.core.formats import UNRECORDED
 from localctx.core.portions import portions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from localctx.app.count import Tally
     from localctx.config import Settings
@@ -34,8 +35,8 @@ def command(
     num_ctx: NumCtx = None,
     max_context: MaxContext = None,
     counter: Annotated[
-        Literal["auto", "estimate", "seed"],
-        typer.Option("--counter", help="auto is the best there is; seed is the characters-a-token baseline."),
+        Literal["auto", "estimate", "baseline"],
+        typer.Option("--counter", help="auto: the best there is; baseline: characters a token, to compare with."),
     ] = "auto",
     api_key_env: ApiKeyEnv = None,
     as_json: AsJson = False,
@@ -59,28 +60,18 @@ def command(
         "max_context_tokens": max_context,
         "api_key_env": api_key_env,
     }
-    loaded = [_load(name) for name in names]
+    loaded = {name: _load(name) for name in names}
     counted = anyio.run(_count, wiring.settings(flags), loaded, counter)
     out(json.dumps(_document(counted), ensure_ascii=False, indent=1) if as_json else "\n".join(_lines(counted)))
 
 
 @dataclass(frozen=True, slots=True)
-class _Loaded:
-    """A file: the conversations in it, or its text."""
-
-    name: str
-    conversations: tuple[Conversation, ...]
-    text: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class _Counted:
-    """One text or conversation with its count; `tally` where it is a conversation."""
+    """One text or conversation with its count, and what a conversation is made up of."""
 
     name: str
     count: Count
-    conversation: Conversation | None = None
-    tally: Tally | None = None
+    told: tuple[Conversation, Tally] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,43 +80,29 @@ class _Answer:
     files: tuple[_Counted, ...]
 
 
-def _load(name: str) -> _Loaded:
-    """A file as conversations, or where it holds none as text."""
-    from localctx.stores.transcripts import load
+def _load(name: str) -> tuple[Conversation, ...] | str:
+    """A file, or standard input, as conversations, or where it holds none as text."""
+    from localctx.stores.transcripts import load, piped
 
-    if name == "-":
-        return _piped()
-    found = load(Path(name))
-    return _Loaded(name, found) if found else _Loaded(name, (), Path(name).read_text("utf-8", "replace"))
+    return piped(sys.stdin.buffer) if name == "-" else load(Path(name))
 
 
-def _piped() -> _Loaded:
-    """Standard input, by way of a file: only of a file can it be told what it holds."""
-    import shutil
-    import tempfile
-
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "stdin"
-        with path.open("wb") as file:
-            shutil.copyfileobj(sys.stdin.buffer, file)
-        return replace(_load(str(path)), name="-")
-
-
-async def _count(given: Settings, loaded: Sequence[_Loaded], counter: str) -> _Answer:
+async def _count(given: Settings, loaded: Mapping[str, tuple[Conversation, ...] | str], counter: str) -> _Answer:
     from localctx.app.count import tally_messages, tally_text
     from localctx.cli.render import say
     from localctx.wiring.counting import counting
 
-    files = []
+    files = list[_Counted]()
     async with counting(given, say, counter) as footing:
-        for each in loaded:
-            if each.text is not None:
-                files.append(_Counted(each.name, await tally_text(footing.means, each.text)))
-            for number, conversation in enumerate(each.conversations, 1):
+        for name, found in loaded.items():
+            if isinstance(found, str):
+                files.append(_Counted(name, await tally_text(footing.means, found)))
+                continue
+            for number, conversation in enumerate(found, 1):
                 tally = await tally_messages(footing.means, conversation.messages, conversation.tools)
-                name = f"{each.name} #{number}" if len(each.conversations) > 1 else each.name
-                files.append(_Counted(name, tally.whole, conversation, tally))
-        return _Answer(footing, tuple(files))
+                shown = f"{name} #{number}" if len(found) > 1 else name
+                files.append(_Counted(shown, tally.whole, (conversation, tally)))
+    return _Answer(footing, tuple(files))
 
 
 # --- for programs -------------------------------------------------------------------------------------------------
@@ -146,14 +123,18 @@ def _document(answer: _Answer) -> dict[str, object]:
 
 def _file(each: _Counted, footing: Footing) -> dict[str, object]:
     found: dict[str, object] = {"file": each.name, "format": "text", **_sized(each.count, footing)}
-    if each.conversation is None or each.tally is None:
+    if each.told is None:
         return found
-    roles = zip(each.conversation.messages, each.tally.messages, strict=True)
+    conversation, tally = each.told
     return found | {
-        "format": each.conversation.format,
-        "messages": [{"role": message.get("role"), **_plainly(count)} for message, count in roles],
-        "beside": _plainly(each.tally.beside),
-        "left_out": [asdict(loss) for loss in each.conversation.left_out],
+        "format": conversation.format,
+        "messages": [
+            {"role": message.get("role"), **_plainly(count)}
+            for message, count in zip(conversation.messages, tally.messages, strict=True)
+        ],
+        "beside": _plainly(tally.beside),
+        "left_out": [asdict(loss) for loss in conversation.left_out],
+        "unrecorded": UNRECORDED.get(conversation.format),
     }
 
 
@@ -179,8 +160,8 @@ def _lines(answer: _Answer) -> Iterator[str]:
     footing = answer.footing
     for each in answer.files:
         yield f"{_amount(each.count)}  {_share(each.count, footing.window)}  {each.name}"
-        if each.conversation is not None and each.tally is not None:
-            yield from _messages(each.conversation, each.tally)
+        if each.told is not None:
+            yield from _messages(*each.told)
     if len(answer.files) > 1:
         total = _total(answer.files)
         yield f"{_amount(total)}  {_share(total, footing.window)}  in all"
@@ -193,7 +174,9 @@ def _messages(conversation: Conversation, tally: Tally) -> Iterator[str]:
         yield f"{_amount(count)}  {number:>5}  {message.get('role', '?')!s:<9}  {begins[:_BEGINNING]}".rstrip()
     yield f"{_amount(tally.beside)}         beside the messages: the template, {len(conversation.tools)} tool schemas"
     for loss in conversation.left_out:
-        yield f"{'':>18}  left out: {loss.count:,} {loss.what} ({loss.why})"
+        yield f"{'':>18}  left out: {loss}"
+    if conversation.format in UNRECORDED:
+        yield f"{'':>18}  not in the file: {UNRECORDED[conversation.format]}"
 
 
 _BEGINNING = 44

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-__all__ = ["Count", "Ledger", "Usage", "head_and_tail", "plausible", "truncated"]
+__all__ = ["Count", "Ledger", "Makeup", "Usage", "added", "head_and_tail", "plausible", "truncated"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,18 @@ class Usage:
     decode_seconds: float | None = None
 
 
+Makeup: TypeAlias = tuple[float, ...]
+"""How many units of each class of a counter something is made of. Makeups of parts add up to that of the whole."""
+
+
+def added(makeups: Iterable[Makeup]) -> Makeup:
+    """The makeup of several things together; empty where there are none."""
+    total: list[float] = []
+    for makeup in makeups:
+        total = [a + b for a, b in zip(total, makeup, strict=True)] if total else list(makeup)
+    return tuple(total)
+
+
 @dataclass(frozen=True, slots=True)
 class Ledger:
     """The last prompt that a server measured, and the makeup of what was added since; `through` is the last `seq` in it.
@@ -50,17 +62,11 @@ class Ledger:
 
     measured: int = 0
     through: int = -1
-    new: tuple[float, ...] = ()
+    new: Makeup = ()
 
-    def plus(self, makeup: tuple[float, ...], through: int) -> Ledger:
+    def plus(self, makeup: Makeup, through: int) -> Ledger:
         """The ledger with something more in it, up to line `through`."""
-        new = tuple(a + b for a, b in zip(self.new, makeup, strict=True)) if self.new else makeup
-        return Ledger(self.measured, max(through, self.through), new)
-
-    @property
-    def how(self) -> str:
-        """Where its numbers come from, to be put before the name of the counter."""
-        return "last report and " if self.measured else ""
+        return Ledger(self.measured, max(through, self.through), added(each for each in (self.new, makeup) if each))
 
 
 _EXACT_SHARE = 0.97

@@ -10,25 +10,16 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from math import ceil, isfinite, sqrt
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from localctx.core.accounting import Count
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
-__all__ = ["Calibration", "Makeup", "Rate", "added"]
+    from localctx.core.accounting import Makeup
 
-Makeup: TypeAlias = tuple[float, ...]
-"""How many units of each class of a counter something is made of. Makeups of parts add up to that of the whole."""
-
-
-def added(makeups: Iterable[Makeup]) -> Makeup:
-    """The makeup of several things together; empty where there are none."""
-    total: list[float] = []
-    for makeup in makeups:
-        total = [a + b for a, b in zip(total, makeup, strict=True)] if total else list(makeup)
-    return tuple(total)
+__all__ = ["Calibration", "Rate"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +39,12 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """The rates of a counter's classes: their means, how they may be off together, and the noise that stays.
+    """The rates of a counter's classes, how they may be off together, and the noise that stays.
 
     `reports` is how many reports of servers it has learned from.
     """
 
-    means: tuple[float, ...]
+    rates: tuple[float, ...]
     covariance: tuple[tuple[float, ...], ...]
     noise: tuple[float, ...]
     reports: int = 0
@@ -71,44 +62,58 @@ class Calibration:
     def count(self, makeup: Makeup, how: str) -> Count:
         """The tokens of what is made up so, and their bound."""
         used = [(index, units) for index, units in enumerate(makeup) if units]
-        tokens = sum(self.means[index] * units for index, units in used)
+        tokens = sum(self.rates[index] * units for index, units in used)
         doubt = sum(units * self._pull(index, used) for index, units in used) + self._unrest(used)
         return Count(ceil(tokens), ceil(sqrt(max(doubt, 0.0))), how)
 
     def learned(self, makeup: Makeup, tokens: int) -> Calibration:
-        """The calibration after a server has measured what is made up so; nothing is learned of nothing."""
+        """The calibration after a server has measured what is made up so; nothing is learned of nothing.
+
+        The further a measure lies beyond the bound, the less it teaches.
+        """
         used = [(index, units) for index, units in enumerate(makeup) if units]
-        pull = [self._pull(index, used) for index in range(len(self.means))]
+        pull = [self._pull(index, used) for index in range(len(self.rates))]
+        surprise = tokens - sum(self.rates[index] * units for index, units in used)
         doubt = sum(units * pull[index] for index, units in used) + self._unrest(used)
         if doubt <= 0:
             return self
-        surprise = tokens - sum(self.means[index] * units for index, units in used)
-        means = tuple(max(mean + share * surprise / doubt, 0.0) for mean, share in zip(self.means, pull, strict=True))
+        doubt = max(doubt, surprise**2)
+        rates = tuple(max(rate + share * surprise / doubt, 0.0) for rate, share in zip(self.rates, pull, strict=True))
         covariance = tuple(
             tuple(value - mine * other / doubt for value, other in zip(row, pull, strict=True))
             for row, mine in zip(self.covariance, pull, strict=True)
         )
-        return Calibration(means, covariance, self.noise, self.reports + 1)
+        return Calibration(rates, covariance, self.noise, self.reports + 1)
 
-    def dumps(self) -> str:
-        """As JSON text, to be kept; to nine digits."""
+    def burdened(self, frame: Makeup, tokens: int) -> Calibration:
+        """With so many tokens more in each `frame`: what a server adds that nobody sent. As unsure as it is large."""
+        more = [tokens / units if units else 0.0 for units in frame]
+        rates = tuple(rate + each for rate, each in zip(self.rates, more, strict=True))
+        covariance = tuple(
+            tuple(value + each**2 * (i == j) for j, value in enumerate(row))
+            for i, (row, each) in enumerate(zip(self.covariance, more, strict=True))
+        )
+        return Calibration(rates, covariance, self.noise, self.reports)
+
+    def kept(self) -> str:
+        """As JSON text, to nine digits."""
         rows = [[_short(value) for value in row[: index + 1]] for index, row in enumerate(self.covariance)]
-        return json.dumps({"means": [*map(_short, self.means)], "covariance": rows, "reports": self.reports})
+        return json.dumps({"rates": [*map(_short, self.rates)], "covariance": rows, "reports": self.reports})
 
-    def loads(self, text: str) -> Calibration:
-        """What `dumps` gave for a counter of the same classes; this one where the text is anything else."""
+    def restored(self, text: str) -> Calibration | None:
+        """What `kept` gave for a counter of the same classes; None where the text is anything else."""
         try:
-            kept = json.loads(text)
-            means, rows, reports = kept["means"], kept["covariance"], kept["reports"]
-            fits = [len(means), *map(len, rows)] == [len(self.means), *range(1, len(self.means) + 1)]
-            sound = all(isfinite(value) for row in (means, *rows) for value in row) and min(means) >= 0
-            if fits and sound and min(row[-1] for row in rows) >= 0 and isinstance(reports, int):
-                size = range(len(rows))
-                covariance = tuple(tuple(float(rows[max(i, j)][min(i, j)]) for j in size) for i in size)
-                return Calibration(tuple(map(float, means)), covariance, self.noise, reports)
+            read = json.loads(text)
+            rates, rows, reports = read["rates"], read["covariance"], read["reports"]
+            fits = [len(rates), *map(len, rows)] == [len(self.rates), *range(1, len(self.rates) + 1)]
+            sound = all(isfinite(value) and abs(value) < _MOST for row in (rates, *rows) for value in row)
+            if not (fits and sound and min(rates) >= 0 and all(row[-1] >= 0 for row in rows) and int(reports) >= 0):
+                return None
         except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
-            pass
-        return self
+            return None
+        size = range(len(rows))
+        covariance = tuple(tuple(float(rows[max(i, j)][min(i, j)]) for j in size) for i in size)
+        return Calibration(tuple(map(float, rates)), covariance, self.noise, int(reports))
 
     def _pull(self, index: int, used: Sequence[tuple[int, float]]) -> float:
         """How far a surprise moves one rate: its covariance with the whole."""
@@ -122,6 +127,10 @@ class Calibration:
 
 _SHORT = 100
 """Units from which on texts of one kind are much alike (measured on chunks of many kinds of text)."""
+
+
+_MOST = 1e12
+"""No rate and no doubt about one is as large: what is, was not kept by us."""
 
 
 def _short(value: float) -> float:

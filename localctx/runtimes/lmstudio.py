@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from localctx.core.window import ModelReport, Reading, ServerReport, Source, Status, reconcile
-from localctx.runtimes import openai
 from localctx.runtimes.openai import tokens, unknown
 
 if TYPE_CHECKING:
     from localctx.runtimes.server import Pins, Server
 
-__all__ = ["cut_points", "read"]
+__all__ = ["read"]
 
 
 class _Model(msgspec.Struct):
@@ -35,11 +34,6 @@ async def read(server: Server, pins: Pins) -> ServerReport | None:
         return None
     models = tuple(_model(model, pins) for model in listed.data if model.type != "embeddings")
     return ServerReport("lmstudio", server.url, Status.UP, models=models)
-
-
-def cut_points(window: int) -> tuple[int, ...]:
-    """Those of an unknown server: its documentation has a model stop, or roll its window, or lose the middle of a prompt."""
-    return openai.cut_points(window)
 
 
 def _model(model: _Model, pins: Pins) -> ModelReport:

@@ -11,7 +11,7 @@ import msgspec
 from localctx.core.window import Advice, Confidence, ModelReport, Reading, ServerReport, Source, Status, reconcile
 from localctx.errors import LocalctxError, Misuse, ServerFailed
 from localctx.runtimes.openai import tokens
-from localctx.runtimes.server import clamped, decoded, halved
+from localctx.runtimes.server import clamped, decoded, half_cuts
 
 if TYPE_CHECKING:
     from localctx.runtimes.server import Pins, Server
@@ -111,16 +111,13 @@ async def load(server: Server, model: str, pins: Pins) -> None:
 LOAD_SECONDS = 300.0
 """How long a question may take that loads a model first."""
 
-_KEPT = (4, 5)
-"""The tokens at the head of a prompt that stay when it is cut: `num_keep` is 4, and the first token of all is one more."""
-
 
 def cut_points(window: int) -> tuple[int, ...]:
     """The window (before 0.30.11), and half of it behind the head (measured: 850 to 258 of 512, 5,050 to 2,050 of 4,096).
 
     Where only older messages are dropped, any size below the window may be left.
     """
-    return tuple(sorted({window, *(halved(window, kept) for kept in _KEPT)}))
+    return half_cuts(window)
 
 
 async def _shows(server: Server, names: list[str]) -> dict[str, _Show]:

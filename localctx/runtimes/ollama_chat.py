@@ -247,7 +247,7 @@ _TRUNCATE_SINCE = (0, 12, 6)
 def _takes_truncate(version: str | None) -> bool:
     """Whether a release heeds `truncate: false`; one that was built by hand says 0.0.0, and is believed to be new."""
     found = re.match(r"(\d{1,6})\.(\d{1,6})\.(\d{1,6})", version or "")
-    release = tuple(int(part) for part in found.groups()) if found else (0, 0, 0)
+    release = tuple(int(part) for part in found.groups()) if found else (0, 0, 1)
     return release == (0, 0, 0) or release >= _TRUNCATE_SINCE
 
 

@@ -8,7 +8,7 @@ import msgspec
 
 from localctx.core.window import Advice, ModelReport, Reading, ServerReport, Source, Status, reconcile
 from localctx.errors import LocalctxError
-from localctx.runtimes.server import halved, trouble
+from localctx.runtimes.server import half_cuts, trouble
 
 if TYPE_CHECKING:
     from localctx.core.window import EffectiveWindow
@@ -36,13 +36,9 @@ async def read(server: Server, pins: Pins) -> ServerReport | None:
     return None
 
 
-_KEPT = (4, 5)
-"""The tokens at the head that an Ollama behind `/v1` keeps, without and with the first one (see `ollama.py`)."""
-
-
 def cut_points(window: int) -> tuple[int, ...]:
     """Where an unknown server may cut in silence: at the window, or, as Ollama behind `/v1` does, to half of it."""
-    return tuple(sorted({window, *(halved(window, kept) for kept in _KEPT)}))
+    return half_cuts(window)
 
 
 _Tokens = Annotated[int, msgspec.Meta(gt=0, lt=2**31)]

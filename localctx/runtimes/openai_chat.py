@@ -12,7 +12,7 @@ from localctx.core.accounting import Count, Usage
 from localctx.core.overflow import Kind, Verdict, classify
 from localctx.errors import ModelMissing, NotARuntime, PromptRefused, ServerFailed, ServerLoading, Unauthorized
 from localctx.ports import Delta, Finished, Piece
-from localctx.runtimes import lmstudio, openai, sglang, vllm
+from localctx.runtimes import openai, sglang, vllm
 from localctx.runtimes.http import LARGE_BYTES, address, ask, body_of, client, sendable, translated
 from localctx.runtimes.reported import number, seconds, usage
 from localctx.runtimes.server import Pins, Server, pictured, probed
@@ -173,7 +173,7 @@ _MARGIN = 8
 
 _COUNTING = {"vllm", "sglang"}
 
-_CUTS = {"vllm": vllm.cut_points, "sglang": sglang.cut_points, "lmstudio": lmstudio.cut_points}
+_CUTS = {"vllm": vllm.cut_points, "sglang": sglang.cut_points}
 
 
 class OpenAIServer:

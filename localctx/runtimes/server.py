@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from localctx.core.outgoing import WireMessage
 
-__all__ = ["Pins", "Reader", "Server", "clamped", "decoded", "halved", "pictured", "probed", "served", "trouble"]
+__all__ = ["Pins", "Reader", "Server", "clamped", "decoded", "half_cuts", "pictured", "probed", "served", "trouble"]
 
 _T = TypeVar("_T")
 
@@ -149,6 +149,10 @@ def pictured(messages: Sequence[WireMessage]) -> bool:
     return any(isinstance(part, dict) and part.get("type", "text") != "text" for part in parts)
 
 
-def halved(window: int, kept: int) -> int:
-    """What is left of a prompt that a server cuts to half its window, behind the `kept` tokens at its head."""
-    return window - max(window - kept, 0) // 2
+_KEPT = (4, 5)
+"""The tokens at the head of a prompt that stay when Ollama cuts it: `num_keep` is 4, and the first token of all is one more."""
+
+
+def half_cuts(window: int) -> tuple[int, ...]:
+    """The window, and what is left of a prompt that is cut to half of it behind its head."""
+    return tuple(sorted({window, *(window - max(window - kept, 0) // 2 for kept in _KEPT)}))

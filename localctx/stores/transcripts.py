@@ -6,6 +6,7 @@ import codecs
 import json
 import stat
 from dataclasses import replace
+from tempfile import TemporaryFile
 from typing import IO, TYPE_CHECKING
 
 import msgspec
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["MOST_BYTES", "load"]
+__all__ = ["MOST_BYTES", "load", "piped"]
 
 MOST_BYTES = 256 * 2**20
 """The largest file that is read; decoded, it takes a few times its size in memory."""
@@ -27,8 +28,8 @@ _SAMPLED_LINES = 1000
 _HEAD = 64 * 2**10
 
 
-def load(path: Path) -> tuple[Conversation, ...] | None:
-    """The conversations in a file; None where it holds text, code or other JSON.
+def load(path: Path) -> tuple[Conversation, ...] | str:
+    """The conversations in a file, or its text where it holds text, code or other JSON.
 
     Lines that cannot be decoded, and a last one that was torn, are counted in `left_out` of the first conversation.
     Raises `Misuse` where the file is missing, cannot be read, is too large or is no text.
@@ -36,15 +37,32 @@ def load(path: Path) -> tuple[Conversation, ...] | None:
     try:
         _check_kind(path)
         with path.open("rb") as file:
-            found = _document(file) or _lines(file)
-            if found is None:
-                _check_text(file, path)
-            return found
+            return _read(file, str(path))
     except FileNotFoundError as error:
         raise Misuse(f"there is no file {path}; check the path") from error
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise Misuse(f"cannot read {path} ({reason}); check its name and its permissions") from error
+
+
+def piped(stream: IO[bytes]) -> tuple[Conversation, ...] | str:
+    """The conversations or the text that a pipe brings, as `load` finds them in a file."""
+    with TemporaryFile() as file:
+        while (got := stream.read(_HEAD)) and file.tell() <= MOST_BYTES:
+            file.write(got)
+        if file.tell() > MOST_BYTES:
+            raise Misuse(f"standard input has more than the {MOST_BYTES >> 20} MiB that are read; send less")
+        file.seek(0)
+        return _read(file, "standard input")
+
+
+def _read(file: IO[bytes], name: str) -> tuple[Conversation, ...] | str:
+    found = _document(file) or _lines(file)
+    if found is not None:
+        return found
+    _check_text(file, name)
+    file.seek(0)
+    return file.read().removeprefix(codecs.BOM_UTF8).decode("utf-8", "replace")
 
 
 def _check_kind(path: Path) -> None:
@@ -60,7 +78,7 @@ def _check_kind(path: Path) -> None:
         )
 
 
-def _check_text(file: IO[bytes], path: Path) -> None:
+def _check_text(file: IO[bytes], path: str) -> None:
     file.seek(0)
     head = file.read(_HEAD)
     if b"\0" in head:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["render"]
 
-_MOST_TEMPLATE = 1 << 18
+_MOST_TEMPLATE = 1 << 20
 _MOST_CHARACTERS = 1 << 26
 """Characters of a template, and of what it renders: more than any has, and as much as a prompt of ten million tokens."""
 

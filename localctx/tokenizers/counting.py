@@ -6,16 +6,18 @@ from functools import lru_cache
 from math import ceil
 from typing import TYPE_CHECKING
 
-from localctx.core.calibration import Calibration, Makeup, Rate, added
+from localctx.core.accounting import added
+from localctx.core.calibration import Calibration, Rate
 from localctx.core.portions import Kind, portions, schema_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from localctx.core.accounting import Makeup
     from localctx.core.portions import Portion
     from localctx.ports import Tokenizer
 
-__all__ = ["Counting", "by_tokenizer"]
+__all__ = ["RequestCounter", "by_tokenizer"]
 
 _STRUCTURE = {
     "frame": Rate(12, 45, 0.2),
@@ -35,7 +37,7 @@ whose price does not follow their bytes. Measured over the templates of current 
 _PLACES = {name: index for index, name in enumerate(_STRUCTURE)}
 
 
-class Counting:
+class RequestCounter:
     """A counter of texts as the engine asks for it: whole requests, and what reports can teach it.
 
     `classes` gives the units of each class in a text, `rates` what is believed of them.
@@ -83,6 +85,7 @@ class Counting:
                 return self._nothing + self._only(**{medium: 1})
 
 
-def by_tokenizer(tokenizer: Tokenizer) -> Counting:
-    """Counting with the vocabulary of the model: texts are exact, and what a template adds is learned."""
-    return Counting(tokenizer.how, lambda text: (float(tokenizer.size(text)),), (Rate(1.0, 0.0, 0.0),))
+def by_tokenizer(tokenizer: Tokenizer, *, sure: bool = True) -> RequestCounter:
+    """Counting with a vocabulary: where it is `sure` to be the model's, texts are exact; what a template adds is learned."""
+    rate = Rate(1.0, 0.0, 0.0) if sure else Rate(1.0, 0.4, 0.05)
+    return RequestCounter(tokenizer.how, lambda text: (float(tokenizer.size(text)),), (rate,))

@@ -6,13 +6,13 @@ import re
 from typing import TYPE_CHECKING
 
 from localctx.core.calibration import Calibration, Rate
-from localctx.tokenizers.counting import Counting
+from localctx.tokenizers.counting import RequestCounter
 from localctx.tokenizers.seed import SeedRatio
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from localctx.core.calibration import Makeup
+    from localctx.core.accounting import Makeup
 
 __all__ = ["ClassEstimate", "SeedCounter", "SeedRatio", "classes"]
 
@@ -66,8 +66,6 @@ _RATES = {
 number), `gap` (a space before a number) and marks (their number and, as `marks`, that of their runs). Measured on the
 vocabularies of SmolLM2, Gemma 3, o200k and cl100k; the mean is near the dearest of them and the spread reaches the
 cheapest, so that a prompt is rather taken for too long. They differ least on English and code, and most on other scripts."""
-
-_PLACES = {name: index for index, name in enumerate(_RATES)}
 
 _ENGLISH = frozenset(  # a word a line would be no easier to read
     [
@@ -179,7 +177,7 @@ class _Stretch:
 _FEW_WORDS, _LEAST_ENGLISH, _MOST_BREAKS = 8, 0.12, 0.4
 
 
-class ClassEstimate(Counting):
+class ClassEstimate(RequestCounter):
     """The estimate as the engine asks for it."""
 
     def __init__(self) -> None:

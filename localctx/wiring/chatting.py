@@ -25,11 +25,12 @@ from localctx.errors import (
 )
 from localctx.runtimes import embedded
 from localctx.runtimes.ollama_chat import OllamaServer
+from localctx.runtimes.openai_chat import OpenAIServer
 from localctx.tokenizers.estimate import ClassEstimate
 from localctx.wiring.inside import PREFIX, started
 from localctx.wiring.places import calibrations, catalog, journal, model_store, policy, settings, text_or_file
 from localctx.wiring.probing import Talking, detector, runtime_of, usual_addresses, wanted
-from localctx.wiring.vocabularies import ollama_tokenizer
+from localctx.wiring.vocabularies import encoded, ollama_tokenizer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -57,7 +58,7 @@ async def open_chat(
 ) -> AsyncIterator[Chat]:
     """A chat with the model that the settings name, kept in a journal."""
     async with _connection(given, emit, progress) as (runtime, model, version):
-        counter = ClassEstimate()
+        counter = (encoded(model.id) if isinstance(runtime, OpenAIServer) else None) or ClassEstimate()
         learned = _Learned(counter, f"{runtime.kind} {version} {model.digest or model.id} {model.template}")
         beside = [asyncio.create_task(_refresh()), asyncio.create_task(_find_vocabulary(runtime, model))]
         chat = Chat(
@@ -87,12 +88,12 @@ class _Learned:
 
     def __init__(self, counter: Counter, model: str) -> None:
         self._store, self._key = calibrations(), f"{counter.how} {model}"
-        self.calibration = counter.prior.loads(self._store.load(self._key) or "")
+        self.calibration = counter.prior.restored(self._store.load(self._key) or "") or counter.prior
 
     def keep(self, calibration: Calibration) -> None:
         """Keeps it where something was learned; what cannot be kept is learned again."""
         if calibration != self.calibration:
-            self._store.save(self._key, calibration.dumps())
+            self._store.save(self._key, calibration.kept())
         self._store.close()
 
 

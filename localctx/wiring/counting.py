@@ -6,6 +6,7 @@ import os
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib.util import find_spec
 from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,19 +18,18 @@ from localctx.app.count import Means
 from localctx.core.accounting import Count
 from localctx.core.events import Notice
 from localctx.core.window import EffectiveWindow, reconcile
-from localctx.errors import LocalctxError, Misuse, NothingFound
+from localctx.errors import LocalctxError, MissingExtra, Misuse, NothingFound
 from localctx.hardware import gguf as files
 from localctx.runtimes.ollama_chat import OllamaServer
-from localctx.tokenizers import tiktoken
 from localctx.tokenizers.chat_template import render
 from localctx.tokenizers.counting import by_tokenizer
-from localctx.tokenizers.estimate import ClassEstimate, SeedCounter
+from localctx.tokenizers.estimate import ClassEstimate, SeedCounter, SeedRatio
 from localctx.tokenizers.remote import RemoteTokenizer
 from localctx.wiring.chatting import answering, model_at
 from localctx.wiring.inside import PREFIX, cold
 from localctx.wiring.places import model_store, pins
 from localctx.wiring.probing import detector, runtime_of
-from localctx.wiring.vocabularies import ollama_tokenizer, tokenizer_of
+from localctx.wiring.vocabularies import encoded, ollama_tokenizer, tokenizer_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -60,12 +60,17 @@ class Footing:
 async def counting(given: Settings, emit: Callable[[Event], None], counter: str = "auto") -> AsyncIterator[Footing]:
     """What there is to count with, best first: the server that has the model, the model's file, tiktoken, an estimate.
 
-    `counter` may be `estimate` or `seed` instead, whatever there is. Loads no model. Raises what is wrong with a server
+    `counter` may be `estimate` or `baseline` (the seed's) instead, whatever there is. Loads no model. Raises what is wrong with a server
     that was named, or with a file.
     """
     async with _best(given, emit) as footing:
-        plain = {"estimate": ClassEstimate, "seed": SeedCounter}.get(counter)
-        yield replace(footing, means=Means(plain())) if plain else footing
+        match counter:
+            case "estimate":
+                yield replace(footing, means=Means(ClassEstimate()))
+            case "baseline":
+                yield replace(footing, means=Means(SeedCounter(SeedRatio(footing.model or ""))))
+            case _:
+                yield footing
 
 
 @asynccontextmanager
@@ -109,7 +114,7 @@ async def _by_server(runtime: Talking, model: ModelReport, emit: Callable[[Event
     remote = RemoteTokenizer(f"{runtime.kind}'s own count", runtime.size)
     if not await remote.prepare(["a"]):
         return Means(_encoded(model.id, emit))
-    return Means(by_tokenizer(remote), remote.prepare, runtime.count)
+    return Means(by_tokenizer(remote), remote.prepare, runtime.count, ClassEstimate())
 
 
 async def _by_ollama(runtime: OllamaServer, model: ModelReport, emit: Callable[[Event], None]) -> Means:
@@ -166,12 +171,13 @@ def _blob(name: str, emit: Callable[[Event], None]) -> Path | None:
 def _by_file(path: Path, emit: Callable[[Event], None]) -> Means:
     tokenizer, vocabulary = tokenizer_of(path)
     if tokenizer is None or vocabulary is None:
-        emit(Notice("no-vocabulary", f"the vocabulary of {path.name} cannot be used here ({_LACKING}): an estimate"))
+        why = "its kind was never compared with llama.cpp's" if find_spec("tokenizers") else str(_LACKING)
+        emit(Notice("no-vocabulary", f"the vocabulary of {path.name} cannot be used ({why}): this is an estimate"))
         return Means(ClassEstimate())
     return Means(by_tokenizer(tokenizer), whole=partial(_rendered, tokenizer, vocabulary))
 
 
-_LACKING = "its kind is not verified, or pip install tokenizers jinja2 is needed"
+_LACKING = MissingExtra("gguf", "tokenizers jinja2", "it")
 
 
 async def _rendered(
@@ -194,9 +200,8 @@ of 59 lists nine in ten were the same, and most others differed in a thought tha
 
 def _encoded(model: str, emit: Callable[[Event], None]) -> Counter:
     """By tiktoken where it knows the model and its ranks are here, else the estimate."""
-    encoded = tiktoken.tokenizer(model) if model else None
-    if encoded is not None:
-        return by_tokenizer(encoded)
+    if (counter := encoded(model)) is not None:
+        return counter
     if model:
         emit(Notice("no-vocabulary", f"no server and no file here has the vocabulary of {model}: this is an estimate"))
     return ClassEstimate()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import anyio.to_thread
@@ -10,16 +11,17 @@ import anyio.to_thread
 from localctx.core.vocabulary import Vocabulary
 from localctx.errors import LocalctxError
 from localctx.hardware import gguf as files
-from localctx.tokenizers import gguf, reference
+from localctx.tokenizers import gguf, reference, tiktoken
+from localctx.tokenizers.counting import by_tokenizer
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from localctx.core.window import ModelReport
-    from localctx.ports import Tokenizer
+    from localctx.ports import Counter, Tokenizer
     from localctx.runtimes.ollama_chat import OllamaServer
 
-__all__ = ["ollama_tokenizer", "tokenizer_of"]
+__all__ = ["encoded", "ollama_tokenizer", "tokenizer_of"]
 
 
 def tokenizer_of(path: Path) -> tuple[Tokenizer | None, Vocabulary | None]:
@@ -30,6 +32,15 @@ def tokenizer_of(path: Path) -> tuple[Tokenizer | None, Vocabulary | None]:
     return gguf.tokenizer(vocabulary) or reference.reference(path), vocabulary
 
 
+def encoded(model: str) -> Counter | None:
+    """Counting with OpenAI's encoding of that name, if there is one and its ranks are here.
+
+    The name alone speaks for it, and servers call other models so too: what they report may correct it.
+    """
+    found = tiktoken.tokenizer(model) if model else None
+    return by_tokenizer(found, sure=False) if found else None
+
+
 async def ollama_tokenizer(runtime: OllamaServer, model: ModelReport) -> Tokenizer | None:
     """The vocabulary of one of an Ollama's models: from its file, where that is the one this Ollama has, else as it says."""
 
@@ -37,11 +48,9 @@ async def ollama_tokenizer(runtime: OllamaServer, model: ModelReport) -> Tokeniz
         path = files.ollama_model(model.id, files.ollama_folders(os.environ), manifest_digest=model.digest)
         return tokenizer_of(path)[0] if path else None
 
-    try:
+    with suppress(LocalctxError):  # a folder of another user: Ollama says it as well
         if model.digest and (found := await anyio.to_thread.run_sync(local)):
             return found
-        said = await runtime.vocabulary()
-    except LocalctxError:
-        return None
+    said = await runtime.vocabulary()
     vocabulary = Vocabulary.of(said) if said else None
     return await anyio.to_thread.run_sync(gguf.tokenizer, vocabulary) if vocabulary else None

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from localctx.app.session import Meter
-from localctx.core.accounting import Count, Usage
+from localctx.app.meter import Meter
+from localctx.core.accounting import Count, Makeup
 from localctx.core.messages import History, Message, Said, ToolCall, ToolCycle, ToolResult
 from localctx.core.outgoing import outgoing
 from localctx.runtimes.llama_server import LlamaServer
@@ -15,7 +15,6 @@ from tests.fakes.llama_server import Fake, running
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from localctx.core.calibration import Makeup
     from localctx.core.messages import Item
 
 pytestmark = pytest.mark.anyio
@@ -72,7 +71,7 @@ async def test_the_first_count_is_the_servers_and_later_ones_are_what_is_new(ser
     later = await meter.measure(history.add(SAID), enough_below=FAR)
     assert [message["content"] for message in counter.asked] == [SAID.content]
     assert later.lower <= fake.prompt_tokens({"messages": outgoing(history.add(SAID))}) <= later.upper
-    assert later.how == "last report and calibrated estimate"
+    assert later.how == "last measure and calibrated estimate"
 
 
 async def test_where_it_matters_the_server_is_asked_again(server: LlamaServer) -> None:
@@ -98,21 +97,23 @@ async def test_a_report_is_the_new_start_and_teaches_the_estimate(server: LlamaS
     meter = Meter(server, ClassEstimate())
     history = grown(ASKED, Message("user", "word " * 500, seq=2))
     before = meter.rough(history)
-    meter.reported(Usage(prompt=before.tokens * 2), 2)
-    assert meter.rough(history) == Count(before.tokens * 2, 0, "last report and calibrated estimate")
+    meter.measured(before.tokens * 2, 2)
+    assert meter.rough(history) == Count(before.tokens * 2, 0, "last measure and calibrated estimate")
     meter.void()
     after = meter.rough(history)
     assert abs(after.tokens - before.tokens * 2) < before.tokens * 0.25, "learned, though the report itself is void"
     assert after.how == "calibrated estimate"
 
 
-@pytest.mark.parametrize("usage", [Usage(), Usage(prompt=0), Usage(prompt=-1)])
-async def test_a_report_of_nothing_changes_nothing(server: LlamaServer, usage: Usage) -> None:
+async def test_what_a_server_adds_of_its_own_is_counted_again_after_the_history_was_rewritten(
+    server: LlamaServer,
+) -> None:
     meter = Meter(server, ClassEstimate())
-    before = meter.rough(grown(ASKED))
-    meter.reported(usage, 1)
-    assert meter.rough(grown(ASKED)) == before
-    assert meter.calibration == ClassEstimate().prior
+    history = grown(ASKED)
+    before = meter.rough(history)
+    meter.measured(before.tokens + 3_000, 1)
+    meter.void()
+    assert meter.rough(history).tokens == pytest.approx(before.tokens + 3_000, rel=0.05)
 
 
 @pytest.mark.parametrize(("tokens", "believed"), [(6, True), (9_000, False)])
@@ -121,7 +122,7 @@ async def test_a_reply_is_as_long_as_the_server_says_where_that_is_likely(
 ) -> None:
     meter = Meter(server, ClassEstimate())
     meter.rough(grown(ASKED))
-    meter.reported(Usage(prompt=40), 1)
+    meter.measured(40, 1)
     history = grown(ASKED, SAID)
     meter.replied(str(SAID.content), tokens, 2)
     counted = meter.rough(history)

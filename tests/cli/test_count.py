@@ -79,7 +79,7 @@ def test_without_a_server_and_a_model_it_is_an_estimate_without_shares(localctx:
 
 
 def test_the_baseline_can_be_asked_for(localctx: Run, text: Path) -> None:
-    done = localctx("count", str(text), "--counter", "seed", "--json")
+    done = localctx("count", str(text), "--counter", "baseline", "--json")
     (counted,) = json.loads(done.stdout)["files"]
     assert (counted["tokens"], counted["how"]) == (13, "seed ratio")
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localctx.core.accounting import Count
-from localctx.core.calibration import Calibration, Makeup, Rate, added
+from localctx.core.accounting import Count, Makeup, added
+from localctx.core.calibration import Calibration, Rate
 
 RATES = (Rate(12, 45, 2), Rate(5, 5, 1), Rate(1.0, 0.4, 0.05), Rate(0.9, 0.8, 0.05))
 PRIOR = Calibration.of(RATES)
@@ -78,7 +78,25 @@ def test_no_report_makes_it_lose_its_senses(reports: list[tuple[list[float], int
         count = calibration.count(tuple(makeup), "")
         assert count.tokens >= 0
         assert count.bound >= 0
-    assert calibration.loads(calibration.dumps()).means == pytest.approx(calibration.means, rel=1e-8)
+    restored = PRIOR.restored(calibration.kept())
+    assert restored is None or restored.rates == pytest.approx(calibration.rates, rel=1e-8)
+
+
+def test_a_measure_far_beyond_the_bound_teaches_next_to_nothing() -> None:
+    makeup = (1, 3, 1_000, 0)
+    near, far = PRIOR.learned(makeup, 1_400), PRIOR.learned(makeup, 100_000)
+    assert near.count(makeup, "").tokens > 1_350
+    assert far.count(makeup, "").tokens < PRIOR.count(makeup, "").tokens + 10
+
+
+def test_what_a_server_adds_of_its_own_burdens_the_frame_alone_and_can_be_unlearned() -> None:
+    burdened = PRIOR.burdened((1, 0, 0, 0), 3_000)
+    assert burdened.count((0, 3, 1_000, 0), "") == PRIOR.count((0, 3, 1_000, 0), "")
+    count = burdened.count((1, 3, 1_000, 0), "")
+    assert count.tokens == PRIOR.count((1, 3, 1_000, 0), "").tokens + 3_000
+    assert count.lower < 1_100, "it may not be there the next time"
+    after = burdened.learned((1, 3, 1_000, 0), 1_030)
+    assert after.count((1, 3, 1_000, 0), "").tokens == pytest.approx(1_030, rel=0.05)
 
 
 def test_a_report_of_nothing_teaches_nothing() -> None:
@@ -88,10 +106,11 @@ def test_a_report_of_nothing_teaches_nothing() -> None:
 
 def test_what_was_learned_can_be_kept() -> None:
     after = PRIOR.learned((1, 3, 1_000, 0), 1_300)
-    kept = PRIOR.loads(after.dumps())
+    kept = PRIOR.restored(after.kept())
+    assert kept is not None
     assert kept.count((1, 3, 1_000, 50), "") == after.count((1, 3, 1_000, 50), "")
     assert kept.reports == 1
-    assert PRIOR.loads(kept.dumps()) == kept
+    assert PRIOR.restored(kept.kept()) == kept
 
 
 @pytest.mark.parametrize(
@@ -102,17 +121,17 @@ def test_what_was_learned_can_be_kept() -> None:
         "[]",
         "{}",
         "[" * 100_000,
-        json.dumps({"means": [1, 2], "covariance": [[1], [0, 1]], "reports": 3}),
-        json.dumps({"means": [1, 2, 3, "4"], "covariance": [[1], [0, 1], [0, 0, 1], [0, 0, 0, 1]], "reports": 3}),
+        json.dumps({"rates": [1, 2], "covariance": [[1], [0, 1]], "reports": 3}),
+        json.dumps({"rates": [1, 2, 3, "4"], "covariance": [[1], [0, 1], [0, 0, 1], [0, 0, 0, 1]], "reports": 3}),
         json.dumps(
-            {"means": [1, 2, 3, float("nan")], "covariance": [[1], [0, 1], [0, 0, 1], [0, 0, 0, 1]], "reports": 3}
+            {"rates": [1, 2, 3, float("nan")], "covariance": [[1], [0, 1], [0, 0, 1], [0, 0, 0, 1]], "reports": 3}
         ),
-        json.dumps({"means": [1, 2, 3, -4], "covariance": [[1], [0, 1], [0, 0, 1], [0, 0, 0, 1]], "reports": 3}),
-        json.dumps({"means": [1, 2, 3, 4], "covariance": [[1], [0, 1], [0, 0, 1], [0, 0, 0]], "reports": 3}),
-        json.dumps({"means": [1, 2, 3, 4], "covariance": [[1], [0, 1], [0, 0, 1], [0, 0, 0, -1]], "reports": 3}),
-        json.dumps({"means": [1, 2, 3, 4], "covariance": [[1], [0, 1], [0, 0, 1], [0, 0, 0, 1]], "reports": "3"}),
-        json.dumps({"means": [1, 2, 3, 10**400], "covariance": [[1], [0, 1], [0, 0, 1], [0, 0, 0, 1]], "reports": 3}),
+        json.dumps({"rates": [1, 2, 3, -4], "covariance": [[1], [0, 1], [0, 0, 1], [0, 0, 0, 1]], "reports": 3}),
+        json.dumps({"rates": [1, 2, 3, 4], "covariance": [[1], [0, 1], [0, 0, 1], [0, 0, 0]], "reports": 3}),
+        json.dumps({"rates": [1, 2, 3, 4], "covariance": [[1], [0, 1], [0, 0, 1], [0, 0, 0, -1]], "reports": 3}),
+        json.dumps({"rates": [1, 2, 3, 4], "covariance": [[1], [0, 1], [0, 0, 1], [0, 0, 0, 1]], "reports": "three"}),
+        json.dumps({"rates": [1, 2, 3, 10**400], "covariance": [[1], [0, 1], [0, 0, 1], [0, 0, 0, 1]], "reports": 3}),
     ],
 )
 def test_anything_else_that_was_kept_is_not_believed(text: str) -> None:
-    assert PRIOR.loads(text) == PRIOR
+    assert PRIOR.restored(text) is None

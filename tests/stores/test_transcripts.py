@@ -34,10 +34,14 @@ def holding(path: Path, content: bytes) -> Path:
     return path
 
 
-def loaded(path: Path, content: bytes) -> tuple[Conversation, ...]:
-    found = load(holding(path, content))
-    assert found is not None
+def conversations(path: Path) -> tuple[Conversation, ...]:
+    found = load(path)
+    assert not isinstance(found, str)
     return found
+
+
+def loaded(path: Path, content: bytes) -> tuple[Conversation, ...]:
+    return conversations(holding(path, content))
 
 
 def losses(conversation: Conversation) -> dict[tuple[str, Why], int]:
@@ -118,14 +122,14 @@ def test_damaged_lines_are_counted(path: Path) -> None:
     ],
     ids=lambda content: ascii(content[:24]),
 )
-def test_text_code_and_other_json_are_none(path: Path, content: bytes) -> None:
-    assert load(holding(path, content)) is None
+def test_text_code_and_other_json_are_text(path: Path, content: bytes) -> None:
+    assert load(holding(path, content)) == content.decode().removeprefix("\ufeff")
 
 
 def test_logs_are_given_up_early(path: Path) -> None:
     holding(path, b'{"level": "info", "message": "started"}\n' * 500_000)
     start = time.process_time()
-    assert load(path) is None
+    assert isinstance(load(path), str)
     assert time.process_time() - start < 1
 
 
@@ -195,7 +199,7 @@ def test_a_long_session_is_read_in_seconds(path: Path) -> None:
             entry = {"type": role, "uuid": str(number), "parentUuid": str(number - 1) if number else None}
             file.write(json.dumps({**entry, "message": {"role": role, "content": blocks}}) + "\n")
     start = time.process_time()
-    (conversation,) = load(path) or ()
+    (conversation,) = conversations(path)
     assert time.process_time() - start < 10
     assert (conversation.format, len(conversation.messages)) == (Format.CLAUDE_CODE, 30_000)
 
@@ -238,7 +242,7 @@ def check(conversation: Conversation, texts: Iterator[str]) -> None:
 
 @pytest.mark.parametrize("path", real("claude-code", "*.json*"))
 def test_real_sessions_of_claude_code(path: Path) -> None:
-    (conversation,) = load(path) or ()
+    (conversation,) = conversations(path)
     assert conversation.format is Format.CLAUDE_CODE
     content = path.read_text(encoding="utf-8")
     entries = json.loads(content)["loglines"] if path.suffix == ".json" else map(json.loads, content.splitlines())
@@ -250,7 +254,7 @@ def test_real_sessions_of_claude_code(path: Path) -> None:
 
 @pytest.mark.parametrize("path", real("codex", "*.jsonl"))
 def test_real_rollouts_of_codex(path: Path) -> None:
-    (conversation,) = load(path) or ()
+    (conversation,) = conversations(path)
     assert conversation.format is Format.CODEX
     entries = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     last = max((place for place, each in enumerate(entries) if each["type"] == "compacted"), default=0)
@@ -264,20 +268,20 @@ def test_real_rollouts_of_codex(path: Path) -> None:
 def test_real_trajectories_of_tau_bench(path: Path, tmp_path: Path) -> None:
     document = unpacked(path, tmp_path)
     tasks = json.loads(document.read_text(encoding="utf-8"))
-    conversations = load(document) or ()
-    assert [list(each.messages) for each in conversations] == [task["traj"] for task in tasks]
-    assert all(parse(each.messages).complaints == () for each in conversations)
+    told = conversations(document)
+    assert [list(each.messages) for each in told] == [task["traj"] for task in tasks]
+    assert all(parse(each.messages).complaints == () for each in told)
 
 
 @pytest.mark.parametrize("path", real("mini-swe-agent", "*.json"))
 def test_real_trajectories_of_mini_swe_agent(path: Path) -> None:
-    (conversation,) = load(path) or ()
+    (conversation,) = conversations(path)
     assert list(conversation.messages) == json.loads(path.read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("path", real("swe-agent", "*.traj"))
 def test_real_trajectories_of_swe_agent(path: Path) -> None:
-    (conversation,) = load(path) or ()
+    (conversation,) = conversations(path)
     assert conversation.format is Format.SWE_AGENT
     history = json.loads(path.read_text(encoding="utf-8"))["history"]
     assert [each["content"] for each in conversation.messages] == [each["content"] for each in history]
@@ -287,7 +291,7 @@ def test_real_trajectories_of_swe_agent(path: Path) -> None:
 
 @pytest.mark.parametrize("path", real("cline", "*.json"))
 def test_real_sessions_of_cline(path: Path) -> None:
-    (conversation,) = load(path) or ()
+    (conversation,) = conversations(path)
     assert conversation.format is Format.ANTHROPIC
     value = json.loads(path.read_text(encoding="utf-8"))
     assert parse(conversation.messages).complaints == ()
@@ -297,7 +301,7 @@ def test_real_sessions_of_cline(path: Path) -> None:
 
 @pytest.mark.parametrize("path", real("pi-mono", "*.gz"))
 def test_a_real_session_of_pi(path: Path, tmp_path: Path) -> None:
-    (conversation,) = load(unpacked(path, tmp_path)) or ()
+    (conversation,) = conversations(unpacked(path, tmp_path))
     assert conversation.format is Format.PI
     entries = map(json.loads, gzip.decompress(path.read_bytes()).decode().splitlines())
     messages = [each["message"]["content"] for each in entries if each["type"] == "message"]
@@ -310,7 +314,7 @@ def test_a_real_session_of_pi(path: Path, tmp_path: Path) -> None:
 )
 def test_others_read_the_same_texts(path: Path) -> None:
     """The expected records leave out what a program put into the conversation itself; what they hold must be here."""
-    (conversation,) = load(path / "input.jsonl") or ()
+    (conversation,) = conversations(path / "input.jsonl")
     records = json.loads((path / "expected.json").read_text(encoding="utf-8"))["records"]
     said = [each["content"] for each in records if each["role"] in {"user", "assistant"} and each["content"]]
     written = shown(conversation)
@@ -321,4 +325,4 @@ def test_others_read_the_same_texts(path: Path) -> None:
 
 @pytest.mark.parametrize("path", real(".", "kimi/*", "copilot/*", "crush/*", "pydantic-ai/*", "README.md"))
 def test_real_files_of_other_kinds_are_none(path: Path) -> None:
-    assert load(path) is None
+    assert isinstance(load(path), str)

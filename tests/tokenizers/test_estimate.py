@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localctx.core.accounting import Count
-from localctx.core.calibration import added
+from localctx.core.accounting import Count, added
 from localctx.core.portions import Kind, portions
 from localctx.tokenizers.estimate import ClassEstimate, SeedCounter, SeedRatio, classes
 from tests.cases import case

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from time import perf_counter
 from typing import Any
@@ -35,8 +36,8 @@ def tool(**more: object) -> dict[str, Any]:
     return {"type": "function", "function": {"name": "f", **more}}
 
 
-def shown(template: str, messages: list[dict[str, Any]] = HELLO, **more: Any) -> str | None:
-    return render(template, messages, now=NOW, **more)
+def shown(template: str, messages: Sequence[Any] = HELLO, tools: Sequence[Any] = ()) -> str | None:
+    return render(template, messages, tools, now=NOW)
 
 
 LANGUAGE = [
@@ -66,7 +67,7 @@ LANGUAGE = [
     ("{{ {'items': 5}.items is callable }}{{ {'items': 5}['items'] }}{{ {'a': 1}.get('b', 2) }}", "True52"),
     ("{{ [1,2,3][1:] }}{{ [1,2,3][::-1] }}{{ [1,2,3][-1] }}{{ [1,2]|first }}{{ [1,2]|last }}", "2332131" + "2"),
     ("{{ [3,1,2]|sort }}{{ ['b','B','a']|sort|join }}{{ [1,2]|max }}{{ [2,1]|reverse }}", "123Bab212"),
-    ("{% set l = [1] %}{% set _ = l.append(2) %}{{ l }}{{ l.pop() }}{{ l }}", "1221"),
+    ("{% set l = [1] %}{% set _ = l.append(2) %}{{ l|join(',') }}{% set x = l.pop() %}{{ x }}{{ l }}", "1,221"),
     ("{{ {'b': 1, 'a': 2}|dictsort|tojson }}{{ {'b': 1}|items }}{{ {'b': 1}.keys() }}", '{"a": 2, "b": 1}b1b'),
     ("{{ [{'n': 2}, {'n': 1}, {}]|map(attribute='n', default='z')|join(',') }}", "2,1,z"),
     ("{{ [{'r': 1}, {'r': 2}]|selectattr('r', 'equalto', 2)|list|tojson }}", '[{"r": 2}]'),
@@ -91,7 +92,7 @@ LANGUAGE = [
     ("{% macro m() %}{{ x }}{% endmacro %}{% for x in [1, 2] %}{{ m() }}{% endfor %}", "12"),
     ("{% set n = namespace(a=1) %}{% set n.a = n.a + 1 %}{{ n.a }}{% set d = {} %}{% set d.x = 3 %}{{ d.x }}", "23"),
     ("{% set a, b = 1, 2 %}{% set c %}<{{ a }}>{% endset %}{{ c }}{% filter upper %}x{{ b }}{% endfilter %}", "<1>X2"),
-    ("a {%- if true %} b {%- endif %} c\n{% if true %}\n  d\n{% endif %}\n{#- c #} e\n", "a b c\n  d e"),
+    ("a {%- if true %} b {%- endif %} c\n{% if true %}\n  d\n{% endif %}\n{#- c #} e\n", "a b c\n  d\n e"),
     ("{% generation %}x{% endgeneration %}\ny", "xy"),
     ("{{ 'a' is string }}{{ {} is mapping }}{{ none is defined }}{{ nothing is iterable }}", "True" * 4),
     ("{{ 3 is odd }}{{ 4 is divisibleby 2 }}{{ true is number }}{{ 1 is not none }}", "TrueTrueFalseTrue"),
@@ -127,10 +128,14 @@ REFUSED = [
     "{{ 1 + 1 ~ 'x' }}",
     "{{ 9007199254740993 + 0 }}",
     "{{ '漢'[0] }}",
-    '{{ "\\x41" }}',
     "{{ raise_exception('no') }}",
     "{{ 1 / 0 }}",
+    "{% set l = [1] %}{{ l }}{% set _ = l.append(2) %}",
     "{% break %}",
+]
+
+UNREADABLE = [
+    '{{ "\\x41" }}',
     "{% raw %}{{ x }}{% endraw %}",
     "{% include 'x' %}",
     "{% extends 'x' %}",
@@ -143,7 +148,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize("template", REFUSED)
+@pytest.mark.parametrize("template", [*REFUSED, *UNREADABLE])
 def test_what_llama_cpp_refuses_or_is_not_known_renders_nothing(template: str) -> None:
     assert shown(template) is None
 
@@ -287,7 +292,7 @@ def test_roles_contents_and_the_opening_of_the_reply() -> None:
         [None],
     ],
 )
-def test_a_list_that_the_server_refuses_renders_nothing(messages: Any) -> None:
+def test_a_list_that_the_server_refuses_renders_nothing(messages: Sequence[Any]) -> None:
     assert shown(PLAIN, messages) is None
 
 
@@ -302,7 +307,7 @@ def test_a_list_that_the_server_refuses_renders_nothing(messages: Any) -> None:
         [tool(parameters={1: 2})],
     ],
 )
-def test_tools_that_the_server_refuses_render_nothing(tools: Any) -> None:
+def test_tools_that_the_server_refuses_render_nothing(tools: Sequence[Any]) -> None:
     assert shown(PLAIN, tools=tools) is None
 
 
@@ -313,27 +318,22 @@ def test_a_message_keeps_what_the_server_knows_in_its_order() -> None:
         {"tool_call_id": "c1", "name": "f", "role": "tool", "content": "x"},
     ]
     known = [
-        '{"role": "user", "content": "u"}',
-        '{"role": "assistant", "content": "", "reasoning_content": "r", "tool_calls": [{"type": "function", "function": '
-        '{"name": "f", "arguments": "{\\"a\\": 1}"}, "id": "c1"}]}',
-        '{"role": "tool", "content": "x", "name": "f", "tool_call_id": "c1"}',
+        ["role", "content"],
+        ["role", "content", "reasoning_content", "tool_calls"],
+        ["role", "content", "name", "tool_call_id"],
     ]
-    assert shown("{% for m in messages %}{{ m|string|length > 0 }}{{ m|tojson }}\n{% endfor %}", chat) is not None
-    lines = shown("{% for m in messages %}{{ m['role'] }} {{ m|tojson }}\n{% endfor %}", chat)
+    lines = shown("{% for m in messages %}{{ m|tojson }}\n{% endfor %}", chat)
     assert lines is not None
-    strings = (
-        "{% for m in messages %}{% for c in m.tool_calls %}{{ c.function.arguments + '' }}{% endfor %}{% endfor %}"
-    )
-    assert shown(strings, chat) == '{"a": 1}'
-    assert [json.loads(line.split(" ", 1)[1]).keys() for line in lines.splitlines()] == [
-        json.loads(line).keys() for line in known
-    ]
+    kept = [json.loads(line) for line in lines.splitlines()]
+    assert [list(message) for message in kept] == known
+    assert kept[1]["content"] == ""
+    assert [list(one) for one in kept[1]["tool_calls"]] == [["type", "function", "id"]]
 
 
 def test_tools_are_reduced_and_absent_where_there_are_none() -> None:
-    template = "{{ tools is defined }}{{ tools|tojson }}"
+    template = "{{ tools is defined }}{% if tools %}{{ tools|tojson }}{% endif %}"
     given = [tool(strict=True, parameters={"b": 2.5, "a": [1]}), tool(description="d")]
-    assert shown(template) == "Falsenull"
+    assert shown(template) == "False"
     assert shown(template, tools=given) == (
         'True[{"type": "function", "function": {"name": "f", "description": "", "parameters": {"b": 2.5, "a": [1]}}}, '
         '{"type": "function", "function": {"name": "f", "description": "d", "parameters": {}}}]'
@@ -348,7 +348,6 @@ CALLS = "{% for m in messages %}{% for c in m.tool_calls %}{{ %s }};{% endfor %}
     [
         ("c.function.arguments", '{"a":  1}', '{"a":  1};'),
         ("c.function.arguments|tojson", '{"a":  [1.0, "é"]}', '{"a": [1, "é"]};'),
-        ("c.function.arguments|items", '{"a": 1, "b": "x"}', "a1bx;"),
         ("c.function.arguments.a", '{"a": 1}', ";"),
         ("c.function.arguments.at ~ '!'", '{"at": 1}', "1!;"),
         ("c.function.arguments|tojson", {"a": {"b": None}}, '{"a": {"b": null}};'),
@@ -403,9 +402,9 @@ def test_a_developer_is_a_system_but_where_channels_are() -> None:
 
 def test_tokens_that_the_tokenizer_adds_are_taken_off() -> None:
     template = "{{ bos_token }}" + PLAIN + "{{ eos_token }}"
-    assert shown(template, bos="<s>", eos="</s>") == "<s>[user:Hello]></s>"
-    assert shown(template, bos="<s>", eos="</s>", add_bos=True, add_eos=True) == "[user:Hello]>"
-    assert shown(PLAIN, bos="<s>", add_bos=True) == "[user:Hello]>"
+    assert render(template, HELLO, bos="<s>", eos="</s>") == "<s>[user:Hello]></s>"
+    assert render(template, HELLO, bos="<s>", eos="</s>", add_bos=True, add_eos=True) == "[user:Hello]>"
+    assert render(PLAIN, HELLO, bos="<s>", add_bos=True) == "[user:Hello]>"
 
 
 def test_the_day_is_the_one_that_is_given() -> None:
@@ -415,19 +414,19 @@ def test_the_day_is_the_one_that_is_given() -> None:
     assert render("{{ strftime_now('%Y') }}", HELLO) == datetime.now().astimezone().strftime("%Y")
 
 
+THOUGHTS = """{% for m in messages %}{% if m.reasoning_content %}<think>{{ m.reasoning_content }}</think>{% endif %}
+{% endfor %}{{ enable_thinking }}"""
+
+
 @pytest.mark.parametrize(
     ("template", "expected"),
     [
         ("{% if enable_thinking %}T{% else %}N{% endif %}", None),
-        ("{% if enable_thinking %}T{% endif %}end of it", "end of it"),
+        ("{% if enable_thinking %}T{% endif %}" + "the end of it " * 5, "the end of it " * 5),
         ("x{% if enable_thinking %}<think>{% endif %}", "x<think>"),
         ("x{% if not enable_thinking %}<think></think>{% endif %}", "x"),
         ("{{ messages[0].content.split('</think>')|length }}{{ enable_thinking }}", "1True"),
-        (
-            "{% for m in messages %}{% if m.reasoning_content %}<think>{{ m.reasoning_content }}</think>{% endif %}"
-            "{% endfor %}{{ enable_thinking }}",
-            "True",
-        ),
+        (THOUGHTS, "True"),
         ("{% for m in messages %}{{ m.reasoning_content }}{% endfor %}{{ enable_thinking }}", None),
         ("<tool_call><function=<parameter=<think>{{ enable_thinking }}", "<tool_call><function=<parameter=<think>True"),
         (">>>all>>>${recipient}{{ enable_thinking }}", ">>>all>>>${recipient}False"),
@@ -462,11 +461,9 @@ RESULT = said("tool", "x", tool_call_id="c1")
 
 def keys(template: str, messages: list[dict[str, Any]], *names: str) -> list[dict[str, Any]]:
     """The messages as the template gets them, of each the keys that are named."""
-    lines = shown(
-        template + "\n\n{% for m in messages %}{{ m|tojson }}\n{% endfor %}", [*messages, said("user", "end")]
-    )
+    lines = shown(template + "@{% for m in messages %}{{ m|tojson }}\n{% endfor %}", [*messages, said("user", "end")])
     assert lines is not None
-    seen = [json.loads(line) for line in lines.split("\n\n", 1)[1].splitlines()[:-1]]
+    seen = [json.loads(line) for line in lines.split("@", 1)[1].splitlines()[:-1]]
     return [{name: message[name] for name in names if name in message} for message in seen]
 
 
@@ -541,7 +538,7 @@ def test_results_are_put_into_their_message_for_some() -> None:
 
 def test_a_turn_that_ended_is_opened_again_for_some() -> None:
     assert shown(FOLDS + "x<turn|>\n{{ '' }}") == "x<turn|>\n<|turn>model\n"
-    assert shown(FOLDS + "x<turn|>") == "x<turn|>"
+    assert shown(FOLDS + "x<turn|>{{ none }}") == "x<turn|>"
 
 
 def test_what_is_to_be_translated_says_so() -> None:
@@ -578,17 +575,87 @@ MESSAGES = st.lists(
     max_size=5,
 )
 PIECES = st.sampled_from(
-    "{{ }} {% %} {%- -%} {# #} if else elif endif for in endfor set endset macro endmacro namespace loop messages tools "
-    "message.content 'text' \"more\" 1 2.5 [ ] ( ) { } , . : | + - ~ * / % == != < > and or not is defined none true "
-    "tojson trim length items selectattr join map split('x') [0] [::-1] [1:] range(3) x y x.y = break continue \n".split(
-        " "
-    )
+    [
+        "{{",
+        "}}",
+        "{%",
+        "%}",
+        "{%-",
+        "-%}",
+        "{#",
+        "#}",
+        "if",
+        "else",
+        "elif",
+        "endif",
+        "for",
+        "in",
+        "endfor",
+        "set",
+        "endset",
+        "macro",
+        "endmacro",
+        "namespace",
+        "loop",
+        "messages",
+        "tools",
+        "message.content",
+        "'text'",
+        '"more"',
+        "1",
+        "2.5",
+        "[",
+        "]",
+        "(",
+        ")",
+        "{",
+        "}",
+        ",",
+        ".",
+        ":",
+        "|",
+        "+",
+        "-",
+        "~",
+        "*",
+        "/",
+        "%",
+        "==",
+        "!=",
+        "<",
+        ">",
+        "and",
+        "or",
+        "not",
+        "is",
+        "defined",
+        "none",
+        "true",
+        "tojson",
+        "trim",
+        "length",
+        "items",
+        "selectattr",
+        "join",
+        "map",
+        "split('x')",
+        "[0]",
+        "[::-1]",
+        "[1:]",
+        "range(3)",
+        "x",
+        "y",
+        "x.y",
+        "=",
+        "break",
+        "continue",
+    ]
 )
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(PIECES, max_size=30).map(" ".join) | st.text(), MESSAGES, st.lists(JSON, max_size=2))
-def test_nothing_raises(template: str, messages: Any, tools: Any) -> None:
+def test_nothing_raises(template: str, messages: Sequence[Any], tools: Sequence[Any]) -> None:
     for source in (template, PLAIN, EACH, "{{ " + template + " }}", FOLDS + EACH, "<|channel|>" + EACH):
         made = render(source, messages, tools)
         assert made is None or made.encode() is not None

@@ -1,0 +1,123 @@
+"""How full the window is: what was measured, what is new since, and what measures have taught."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from math import ceil
+from typing import TYPE_CHECKING
+
+from localctx.core.accounting import Ledger, added
+from localctx.core.ladder import history_size
+from localctx.core.outgoing import outgoing
+from localctx.core.transcript import write
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from localctx.core.accounting import Count, Makeup
+    from localctx.core.calibration import Calibration
+    from localctx.core.messages import History, Leaf
+    from localctx.core.outgoing import WireMessage
+    from localctx.ports import Counter, ServerCounter
+
+__all__ = ["Meter"]
+
+
+class Meter:
+    """Counts the prompt that a history makes: roughly where that is enough, by the server where it matters.
+
+    Each measure of a server, whether its count or its report of a reply, also teaches the counter; what was learned
+    survives a rewrite of the history, which voids the ledger.
+    """
+
+    def __init__(
+        self,
+        runtime: ServerCounter,
+        counter: Counter,
+        calibration: Calibration | None = None,
+        tools: Sequence[WireMessage] = (),
+    ) -> None:
+        self._runtime, self._counter, self._tools = runtime, counter, tools
+        self.calibration = calibration or counter.prior
+        self._ledger = Ledger()
+
+    async def measure(self, history: History, *, enough_below: int) -> Count:
+        """The prompt of a history; once something was measured, that and what is new will do below `enough_below`."""
+        rough = self.rough(history)
+        if self._ledger.measured and rough.upper < enough_below:
+            return rough
+        exact = await self._runtime.count(outgoing(history), self._tools)
+        if exact is None:
+            return rough
+        self.measured(exact.tokens, history.last_seq)
+        return exact
+
+    def rough(self, history: History) -> Count:
+        """The prompt of a history by what is known here; costs what is new in it since it was last asked."""
+        if self._ledger.through < 0:
+            self._ledger = Ledger().plus(self._makeup(outgoing(history)), history.last_seq)
+        for leaf in history.since(self._ledger.through):
+            self._ledger = self._ledger.plus(self._counter.message(_wire(leaf)), leaf.seq)
+        new = self.calibration.count(self._ledger.new, self._how)
+        if self._ledger.measured:
+            new = replace(new, how=f"last measure and {new.how}")
+        return replace(new, tokens=new.tokens + self._ledger.measured)
+
+    async def exact(self, messages: list[WireMessage]) -> Count:
+        """The server's own count of a list on its own, or the calibrated one where it has none."""
+        return await self._runtime.count(messages, self._tools) or self.alone(messages)
+
+    def alone(self, messages: Iterable[WireMessage]) -> Count:
+        """The tokens of a list on its own by what was learned so far, whatever was measured of this history."""
+        return self.calibration.count(self._makeup(messages), self._how)
+
+    def sizer(self, history: History, used: Count) -> Callable[[str], int]:
+        """The size of a text in tokens, scaled so that the sizes of a history add up to its count."""
+        size = self._counter.size
+
+        @cache
+        def scale() -> float:
+            return used.tokens / max(history_size(history, size), 1)
+
+        return lambda text: ceil(size(text) * scale())
+
+    def measured(self, tokens: int, through: int) -> None:
+        """Takes what a server says the prompt is that ends at line `through`; it must be known to be of all of it.
+
+        Of a whole prompt, what no class accounts for is taken for the server's own words.
+        """
+        if through == self._ledger.through:
+            added_since = tokens - self._ledger.measured
+            beyond = added_since - self.calibration.count(self._ledger.new, "").upper
+            if beyond > 0 and not self._ledger.measured:
+                self.calibration = self.calibration.burdened(self._counter.frame(), beyond)
+            self.calibration = self.calibration.learned(self._ledger.new, added_since)
+        self._ledger = Ledger(tokens, through)
+
+    def replied(self, text: str, tokens: int, seq: int) -> None:
+        """Takes the reply on line `seq` for as long as the server says, where that is likely for its text."""
+        likely = self.calibration.count(self._counter.text(text), self._how)
+        if self._ledger.measured and abs(tokens - likely.tokens) <= likely.bound:
+            framing = self._counter.message({"role": "assistant", "content": ""})
+            self._ledger = Ledger(self._ledger.measured + tokens, seq).plus(framing, seq)
+
+    def learn(self, messages: list[WireMessage], tokens: int) -> None:
+        """Takes what a server says a list of messages on its own is."""
+        self.calibration = self.calibration.learned(self._makeup(messages), tokens)
+
+    def void(self) -> None:
+        """Forgets what was measured of the history: it was rewritten."""
+        self._ledger = Ledger()
+
+    @property
+    def _how(self) -> str:
+        return f"calibrated {self._counter.how}" if self.calibration.reports else self._counter.how
+
+    def _makeup(self, messages: Iterable[WireMessage]) -> Makeup:
+        return added((self._counter.frame(self._tools), *map(self._counter.message, messages)))
+
+
+def _wire(leaf: Leaf) -> WireMessage:
+    message = write(leaf)
+    return message if isinstance(message, dict) else {"role": "user", "content": str(message)}
