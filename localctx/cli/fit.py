@@ -130,7 +130,7 @@ def _hints(here: Machine, usable: Memory, *, given: str | None) -> tuple[str, ..
 def _find(model: str) -> Path:
     """The model's file. Raises `ModelMissing` and its kin, saying what was tried."""
     from localctx import wiring
-    from localctx.hardware import gguf
+    from localctx.hardware import ollama
 
     if "://" in model:
         return _served("", model)
@@ -142,8 +142,7 @@ def _find(model: str) -> Path:
         if not store.has(name):
             raise ModelMissing(f"{name} is not here; fetch it with: localctx models pull {name}")
         return store.path(name)
-    folders = gguf.ollama_folders(os.environ)
-    return gguf.ollama_model(model, folders) or _served(model, None)
+    return ollama.model_file(model, ollama.folders(os.environ)) or _served(model, None)
 
 
 def _served(model: str, url: str | None) -> Path:

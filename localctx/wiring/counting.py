@@ -19,7 +19,7 @@ from localctx.core.accounting import Count
 from localctx.core.events import Notice
 from localctx.core.window import EffectiveWindow, reconcile
 from localctx.errors import LocalctxError, MissingExtra, Misuse, NothingFound
-from localctx.hardware import gguf as files
+from localctx.hardware import ollama
 from localctx.runtimes.ollama_chat import OllamaServer
 from localctx.tokenizers.chat_template import render
 from localctx.tokenizers.counting import by_tokenizer
@@ -118,16 +118,9 @@ async def _by_server(runtime: Talking, model: ModelReport, emit: Callable[[Event
 
 
 async def _by_ollama(runtime: OllamaServer, model: ModelReport, emit: Callable[[Event], None]) -> Means:
-    """With the vocabulary; the template as well where the model is loaded, since rendering would load it."""
-    runtime.tokenizer = await ollama_tokenizer(runtime, model)
-    if runtime.tokenizer is None:
-        return Means(_encoded(model.id, emit))
-    counter = by_tokenizer(runtime.tokenizer)
-    if not model.loaded:
-        emit(Notice("not-loaded", f"{model.id} is not loaded: what its template adds to messages is an estimate"))
-        return Means(counter)
-    await runtime.settle_window()
-    return Means(counter, whole=runtime.count)
+    """With the vocabulary alone: to render a prompt would load the model, or, with other options than its own, load it again."""
+    tokenizer = await ollama_tokenizer(runtime, model)
+    return Means(by_tokenizer(tokenizer) if tokenizer else _encoded(model.id, emit))
 
 
 # --- no server ----------------------------------------------------------------------------------------------------
@@ -162,7 +155,7 @@ def _alone(given: Settings, path: Path | None, emit: Callable[[Event], None]) ->
 def _blob(name: str, emit: Callable[[Event], None]) -> Path | None:
     """The file of one of the Ollama's models on this machine, whether it runs or not."""
     try:
-        return files.ollama_model(name, files.ollama_folders(os.environ)) if name else None
+        return ollama.model_file(name, ollama.folders(os.environ)) if name else None
     except LocalctxError as error:
         emit(Notice("no-vocabulary", str(error)))
         return None

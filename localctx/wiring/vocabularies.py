@@ -11,6 +11,7 @@ import anyio.to_thread
 from localctx.core.vocabulary import Vocabulary
 from localctx.errors import LocalctxError
 from localctx.hardware import gguf as files
+from localctx.hardware import ollama
 from localctx.tokenizers import gguf, reference, tiktoken
 from localctx.tokenizers.counting import by_tokenizer
 
@@ -45,7 +46,7 @@ async def ollama_tokenizer(runtime: OllamaServer, model: ModelReport) -> Tokeniz
     """The vocabulary of one of an Ollama's models: from its file, where that is the one this Ollama has, else as it says."""
 
     def local() -> Tokenizer | None:
-        path = files.ollama_model(model.id, files.ollama_folders(os.environ), manifest_digest=model.digest)
+        path = ollama.model_file(model.id, ollama.folders(os.environ), manifest_digest=model.digest)
         return tokenizer_of(path)[0] if path else None
 
     with suppress(LocalctxError):  # a folder of another user: Ollama says it as well

@@ -15,7 +15,8 @@ from localctx.hardware import machine as hardware
 from localctx.hardware.machine import Gpu, Machine
 from localctx.stores.models import DEFAULT, ModelStore
 from tests.fakes.llama_server import Fake, running
-from tests.hardware.test_gguf import DIGEST, F16, F32, MANIFEST, STRING, U32, file, manifest, pair, tensor
+from tests.hardware.test_gguf import F16, F32, STRING, U32, file, pair, tensor
+from tests.hardware.test_ollama import DIGEST, MANIFEST, manifest
 
 MIB = 2**20
 RAM = Machine("cpu", 4, 8 * 1024 * MIB, 4 * 1024 * MIB, ())

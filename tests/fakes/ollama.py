@@ -41,6 +41,7 @@ class Model:
     weights: str = ""
     size: int = 98_362_745
     vocabulary: tuple[str, ...] = ("<|im_start|>", "<|im_end|>", "Hel", "lo")
+    about_vocabulary: Json = field(default_factory=dict)
     tools: bool = True
 
     @property
@@ -136,7 +137,8 @@ class Fake:
                 "general.architecture": "llama",
                 "llama.context_length": model.trained,
                 "tokenizer.ggml.tokens": tokens,
-            },
+            }
+            | (model.about_vocabulary if verbose else {}),
         }
 
     def chat(self, model: Model, body: Json) -> tuple[int, Json | list[Json]]:
