@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from localctx.core.accounting import Makeup
 
-__all__ = ["ClassEstimate", "SeedCounter", "SeedRatio", "classes"]
+__all__ = ["RATES", "ClassEstimate", "SeedCounter", "SeedRatio", "classes"]
 
 _CLASSES = re.compile(
     r"(?P<hex>(?=[A-Fa-f]{0,40}[0-9])(?=[0-9]{0,40}[A-Fa-f])[0-9A-Fa-f]{2,})"
@@ -34,7 +34,7 @@ _SHARED = 0.8
 _LONG = 6
 """Letters that a common word has at most; each one more costs a share of a token."""
 
-_RATES = {
+RATES = {
     "word": Rate(1.0, 0.27, 0.14, _SHARED),
     "long": Rate(0.2, 0.16, 0.14, _SHARED),
     "caps": Rate(0.44, 0.27, 0.08, _SHARED),
@@ -118,7 +118,7 @@ _ENGLISH = frozenset(  # a word a line would be no easier to read
 
 def classes(text: str) -> Makeup:
     """The units of each class in a text."""
-    found, stretch = dict.fromkeys(_RATES, 0.0), _Stretch()
+    found, stretch = dict.fromkeys(RATES, 0.0), _Stretch()
     for match in _CLASSES.finditer(text):
         kind, length = match.lastgroup or "control", match.end() - match.start()
         match kind:
@@ -181,7 +181,7 @@ class ClassEstimate(RequestCounter):
     """The estimate as the engine asks for it."""
 
     def __init__(self) -> None:
-        super().__init__("estimate", classes, tuple(_RATES.values()))
+        super().__init__("estimate", classes, tuple(RATES.values()))
 
 
 class SeedCounter:
