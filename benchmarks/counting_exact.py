@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
@@ -56,6 +57,8 @@ async def _compared(name: str, path: Path, count: int) -> list[dict[str, object]
                 continue
             reported = await _reported(new, conversation)
             sent, tokens = sent + 1, tokens + reported
+            if sent % 20 == 0:
+                print(f"{name}: {sent} of {count} conversations", file=sys.stderr, flush=True)  # noqa: T201  progress
             found["server's count"].append(counted.tokens - reported)
             rendered = await old.count(messages, tools)
             found["template and /tokenize"].append(rendered.tokens - reported if rendered else reported)
@@ -70,7 +73,7 @@ async def _compared(name: str, path: Path, count: int) -> list[dict[str, object]
 
 
 def _varied() -> Iterator[Conversation]:
-    """First those that any template takes, and then the others in turn with them."""
+    """Lists of all kinds, in turn with such as any template takes."""
     free, strict = conversations(1_000, 1), conversations(1_000, 2, strict=True)
     for pair in zip(free, strict, strict=True):
         yield from pair
