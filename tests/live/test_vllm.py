@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 
 import httpx
 import pytest
 
 from localctx.core.window import Confidence, Reading, Source, Status
-from localctx.runtimes.detect import Detector
+from localctx.ports import Finished, Request
+from localctx.runtimes.detect import READERS, Detector
+from localctx.runtimes.openai_chat import OpenAIServer
+from localctx.runtimes.pieces import pieces
 from localctx.runtimes.server import Pins
 
 URL = os.environ.get("VLLM_URL", "")
@@ -67,3 +71,57 @@ async def test_the_longest_prompt_is_the_longest(http: httpx.AsyncClient, more: 
     prompt = [1 + number % 1000 for number in range(model.window.max_prompt + more)]
     said = await http.post("/v1/completions", json={"model": model.id, "prompt": prompt, "max_tokens": 1})
     assert said.status_code == status, said.text
+
+
+CALL = {"id": "call_1", "type": "function", "function": {"name": "read", "arguments": '{"path": "notes.txt"}'}}
+READ: dict[str, object] = {
+    "type": "function",
+    "function": {
+        "name": "read",
+        "description": "Reads a file.",
+        "parameters": {"type": "object", "properties": {"path": {"type": "string"}}},
+    },
+}
+CONVERSATIONS: list[tuple[list[dict[str, object]], list[dict[str, object]]]] = [
+    ([{"role": "user", "content": "Hello."}], []),
+    ([{"role": "system", "content": "数えてください。"}, {"role": "user", "content": "x = {'a': [1, 2.5]} 🎉"}], []),
+    ([{"role": "user", "content": "Read the notes."}], [READ]),
+    (
+        [
+            {"role": "user", "content": "Read the notes."},
+            {"role": "assistant", "content": "", "tool_calls": [CALL]},
+            {"role": "tool", "tool_call_id": "call_1", "content": "Ten words, more or less."},
+        ],
+        [READ],
+    ),
+]
+
+
+@pytest.fixture
+async def runtime() -> AsyncIterator[OpenAIServer]:
+    opened = OpenAIServer(URL, READERS["vllm"], kind="vllm")
+    (model, *_) = (await opened.probe()).models
+    opened.model = model.id
+    yield opened
+    await opened.close()
+
+
+@pytest.mark.parametrize(("messages", "tools"), CONVERSATIONS)
+async def test_its_count_is_what_it_reports_of_a_reply(
+    runtime: OpenAIServer, messages: list[dict[str, object]], tools: list[dict[str, object]]
+) -> None:
+    counted = await runtime.count(messages, tools)
+    async with aclosing(runtime.chat(Request(messages, 16, tools))) as answer:
+        (end,) = [piece async for piece in answer if isinstance(piece, Finished)]
+    assert counted is not None
+    assert (counted.tokens, counted.bound) == (end.usage.prompt, 0)
+
+
+async def test_a_long_text_counts_the_same_in_pieces(runtime: OpenAIServer, http: httpx.AsyncClient) -> None:
+    text = "".join(f"Line {number} says: some words, a number {number * 37}, and なにか.\n" for number in range(900))
+    assert len(pieces(text) or ()) > 1
+    asked = {"model": runtime.model, "prompt": text, "add_special_tokens": False}
+    whole = (await http.post("/tokenize", json=asked)).json()["count"]
+    counted = await runtime.size(text)
+    assert counted is not None
+    assert counted.tokens == whole
