@@ -11,7 +11,7 @@ from localctx.app.compaction import Engine
 from localctx.app.meter import Meter
 from localctx.app.patience import while_loading
 from localctx.app.session import Session
-from localctx.core.accounting import plausible, truncated
+from localctx.core.accounting import Sight, plausible, sight
 from localctx.core.events import Notice, Text, Thinking, Truncated, TurnEnded, UsageReported, WindowProbed
 from localctx.core.ladder import Rung, fills, least, unseen
 from localctx.core.messages import History, Turn, plain
@@ -65,7 +65,7 @@ class Chat:
         self.window: EffectiveWindow = assume(report.window)
         self.model, self._stated = report.id, report.window.tokens
         self.last_used = self._whole = 0
-        self._doubted = False
+        self._doubted, self._low = False, 0
         self.engine = Engine(self.session, runtime, self.meter, policy, self._budget(), emit)
         emit(WindowProbed(self.window, runtime.kind, runtime.url, report.id))
         self.session.note("window", tokens=self.window.tokens, confidence=self.window.confidence, model=report.id)
@@ -152,9 +152,16 @@ class Chat:
         return used.tokens, fills(history, self.meter.sizer(history, used))
 
     async def _answer(self, used: Count) -> None:
-        """Sends what was settled; once more where the server refused it, or answered without having seen it all."""
+        """Sends what was settled; once more where the server refused it, or answered without having seen it all.
+
+        Where that is only likely, it is asked the same first: a server that cuts does so again.
+        """
+        again = bool(self.engine.policy.rungs)
         try:
-            if await self._reply(used, again=bool(self.engine.policy.rungs)):
+            seen = await self._reply(used, again=again)
+            if seen is Sight.DOUBTFUL and again:
+                seen = await self._reply(used, again=again)
+            if seen is Sight.WHOLE or not again:
                 return
             used = await self.engine.settle()
         except PromptRefused as refused:
@@ -168,9 +175,9 @@ class Chat:
 
     async def _believe(self, refused: PromptRefused, used: Count) -> Count:
         """Goes by what a refusal says, and makes room for it."""
-        if refused.prompt:
-            self.meter.learn(outgoing(self.session.history), refused.prompt)
         self.meter.void()
+        if refused.prompt and plausible(used, refused.prompt) and refused.prompt <= _MOST_OFF * used.upper:
+            self.meter.learn(outgoing(self.session.history), refused.prompt)
         self._adopt(refused.limit or int(used.tokens * _REFUSED_SHARE), str(refused))
         self._emit(Notice("refused", f"{refused}; making room for a window of {self.engine.budget.window:,}"))
         return await self.engine.settle(force=True)
@@ -205,8 +212,8 @@ class Chat:
             self._emit(Notice("little-room", f"only {room} tokens of {budget.window:,} are left for the reply"))
         return Request(messages, room, temperature=self.wishes.temperature)
 
-    async def _reply(self, used: Count, *, again: bool) -> bool:
-        """One request and its reply; False where the model had not seen the whole prompt and it is to be asked `again`."""
+    async def _reply(self, used: Count, *, again: bool) -> Sight:
+        """One request and its reply, which is taken back where it is to be asked `again`: not all was seen, or perhaps not."""
         request = self._request(used)
         through = self.session.history.last_seq
         said, thought = list[str](), list[str]()
@@ -219,10 +226,11 @@ class Chat:
                     raise ServerFailed(f"{error} (in the middle of its reply, which is kept)") from error
             raise
         kept = self._keep(said, thought, complete=True)
-        if not await self._account(request, used, end, through, again=again) and again:
+        seen = await self._account(request, used, end, through, again=again)
+        if seen is not Sight.WHOLE and again:
             self._withdraw(kept)
-            return False
-        if end.usage.completion and not thought:
+            return seen
+        if end.usage.completion and not thought and seen is Sight.WHOLE:
             self.meter.replied("".join(said), end.usage.completion, kept.seq)
         if end.reason == "length":
             self._emit(
@@ -231,7 +239,7 @@ class Chat:
                 )
             )
         self._emit(TurnEnded(end.reason, self.last_used, self.engine.budget.window))
-        return True
+        return seen
 
     async def _stream(self, request: Request, said: list[str], thought: list[str]) -> Finished:
         """The end of a reply; waits for a model that is loading, but never repeats a stream that has begun."""
@@ -264,33 +272,36 @@ class Chat:
             message["reasoning_content"] = "".join(thought)
         return self.session.add(message, complete=complete, sync=True)
 
-    async def _account(self, request: Request, expected: Count, end: Finished, through: int, *, again: bool) -> bool:
-        """Whether the model saw the whole prompt, as far as the report tells; only such a report teaches anything."""
+    async def _account(self, request: Request, expected: Count, end: Finished, through: int, *, again: bool) -> Sight:
+        """How much of the prompt the model saw, as far as the report tells; only a report of all of it teaches anything."""
         self._emit(UsageReported(end.usage, expected))
         self.session.note("usage", **asdict(end.usage))
         reported = end.usage.prompt or 0
         if reported and not plausible(expected, reported):
-            expected = await self.meter.exact(list(request.messages))
-        if truncated(expected, reported, self.runtime.cut_points(self.engine.budget.window)):
+            expected = await self.runtime.count(request.messages, request.tools) or expected
+        before = self._low if self._low >= self._whole else 0  # what was once taken whole is not where it cuts
+        seen = sight(expected, reported, self.runtime.cut_points(self.engine.budget.window), before)
+        if seen is Sight.CUT:
             await self._alarm(expected, reported, again=again)
-            return False
-        if plausible(expected, reported):
+        elif seen is Sight.DOUBTFUL or reported > max(self.engine.budget.window, expected.upper):
+            seen = self._doubt(expected, reported)
+        elif reported:
             self._whole = max(self._whole, reported)
             self.meter.measured(reported, through)
-        elif reported:
-            self._doubt(expected, reported)
-        self.last_used = (reported or expected.tokens) + (end.usage.completion or 0)
-        return True
+        believed = reported if reported and plausible(expected, reported) else expected.tokens
+        self.last_used = believed + min(end.usage.completion or 0, request.max_tokens)
+        return seen
 
-    def _doubt(self, expected: Count, reported: int) -> None:
-        """Says that a report cannot be of what was sent; neither it nor what was measured before is gone by."""
-        self.meter.void()
-        if not self._doubted:
-            text = f"the server reports {reported:,} prompt tokens where about {expected.tokens:,} were sent ({expected.how})"
-            self._emit(
-                Notice("low-report", f"{text}: it dropped context, or does not count all; going by the estimate")
-            )
-        self._doubted = True
+    def _doubt(self, expected: Count, reported: int) -> Sight:
+        """Says once that a report cannot be of what was sent; neither it nor what was measured before is gone by."""
+        first, self._doubted = not self._doubted, True
+        self._low = reported
+        self.meter.distrust(reported)
+        if first:
+            sent = f"the server reports {reported:,} prompt tokens where about {expected.tokens:,} were sent"
+            text = f"{sent} ({expected.how}): it dropped context, or counts otherwise; going by what was sent"
+            self._emit(Notice("odd-report", text))
+        return Sight.DOUBTFUL if first and expected.bound == 0 and reported < expected.tokens else Sight.WHOLE
 
     async def _alarm(self, expected: Count, reported: int, *, again: bool) -> None:
         """Says what the model did not see, and goes by the most that the server has taken whole."""
@@ -299,7 +310,7 @@ class Chat:
         self._emit(Truncated(expected, reported, missed, again))
         self.meter.void()
         await self._look_again()
-        limit = max(reported, self._whole) if again else reported
+        limit = max(reported, self._whole) if again and not self._low else reported
         if limit < self.engine.budget.window:
             self._adopt(limit, f"{self.runtime.url} kept {reported:,} tokens of a longer prompt")
 
@@ -308,6 +319,9 @@ class Chat:
         self.window = reread(self.window, Reading(Source.MEASURED, limit, why))
         self.engine.budget = self._budget()
 
+
+_MOST_OFF = 4
+"""How many times what we thought a refused prompt may be, to be learned from."""
 
 _REPLY_SHARE = 4
 """Without a limit of the user's, a reply may take a quarter of the window: small models can go on for ever."""

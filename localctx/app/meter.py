@@ -7,7 +7,7 @@ from functools import cache
 from math import ceil
 from typing import TYPE_CHECKING
 
-from localctx.core.accounting import Ledger, added
+from localctx.core.accounting import Ledger, added, plausible
 from localctx.core.ladder import history_size
 from localctx.core.outgoing import outgoing
 from localctx.core.transcript import write
@@ -40,7 +40,7 @@ class Meter:
     ) -> None:
         self._runtime, self._counter, self._tools = runtime, counter, tools
         self.calibration = calibration or counter.prior
-        self._ledger = Ledger()
+        self._ledger, self._source = Ledger(), ""
 
     async def measure(self, history: History, *, enough_below: int) -> Count:
         """The prompt of a history; once something was measured, that and what is new will do below `enough_below`."""
@@ -50,7 +50,7 @@ class Meter:
         exact = await self._runtime.count(outgoing(history), self._tools)
         if exact is None:
             return rough
-        self.measured(exact.tokens, history.last_seq)
+        self.measured(exact.tokens, history.last_seq, "count")
         return exact
 
     def rough(self, history: History) -> Count:
@@ -82,18 +82,34 @@ class Meter:
 
         return lambda text: ceil(size(text) * scale())
 
-    def measured(self, tokens: int, through: int) -> None:
+    def measured(self, tokens: int, through: int, source: str = "report") -> None:
         """Takes what a server says the prompt is that ends at line `through`; it must be known to be of all of it.
 
-        Of a whole prompt, what no class accounts for is taken for the server's own words.
+        Of a whole prompt, what no class accounts for is taken for the server's own words. What was added since the last
+        measure teaches only where that is of the same `source`, and where it is not less than was added.
         """
-        if through == self._ledger.through:
-            added_since = tokens - self._ledger.measured
-            beyond = added_since - self.calibration.count(self._ledger.new, "").upper
-            if beyond > 0 and not self._ledger.measured:
-                self.calibration = self.calibration.burdened(self._counter.frame(), beyond)
-            self.calibration = self.calibration.learned(self._ledger.new, added_since)
-        self._ledger = Ledger(tokens, through)
+        if through == self._ledger.through and (not self._ledger.measured or source == self._source):
+            self._learn(self._ledger.new, tokens - self._ledger.measured, whole=not self._ledger.measured)
+        self._ledger, self._source = Ledger(tokens, through), source
+
+    def _learn(self, makeup: Makeup, tokens: int, *, whole: bool) -> None:
+        known = self.calibration.count(makeup, "")
+        if not plausible(known, tokens):
+            return
+        if whole and tokens > known.upper:
+            self.calibration = self.calibration.burdened(self._counter.frame(), tokens - known.upper)
+        self.calibration = self.calibration.learned(makeup, tokens)
+
+    def distrust(self, reported: int) -> None:
+        """Takes note of a report that cannot be of what was sent: what was measured is void.
+
+        Where it could be of another vocabulary, what was learned is less sure than it seemed.
+        """
+        sent = self.calibration.count(self._ledger.new, "")
+        unsure = sent.bound > _MOST_UNSURE * self._counter.prior.count(self._ledger.new, "").bound
+        if reported * _MOST_CHEAPER >= self._ledger.measured + sent.tokens and not unsure:
+            self.calibration = self.calibration.widened()
+        self.void()
 
     def replied(self, text: str, tokens: int, seq: int) -> None:
         """Takes the reply on line `seq` for as long as the server says, where that is likely for its text."""
@@ -121,3 +137,10 @@ class Meter:
 def _wire(leaf: Leaf) -> WireMessage:
     message = write(leaf)
     return message if isinstance(message, dict) else {"role": "user", "content": str(message)}
+
+
+_MOST_UNSURE = 2
+"""How many times as unsure as before any report it may become."""
+
+_MOST_CHEAPER = 2.5
+"""How many times the tokens of one vocabulary another may need for the same prompt (CJK apart, which starts at the dear end)."""

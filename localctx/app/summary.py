@@ -149,11 +149,14 @@ def _as_text(notes: Sections) -> str:
 
 def _pieces(units: list[str], room: int, size: Callable[[str], int]) -> list[str]:
     """Texts packed in order into pieces of at most `room` tokens; one that is larger keeps its head and tail."""
-    pieces = list[str]()
+    pieces, left = list[list[str]](), 0
     for unit in units:
         text = head_and_tail(unit, room, size, "\n[...]\n")
-        if pieces and size(pieces[-1]) + size(text) <= room:
-            pieces[-1] += f"\n\n{text}"
+        tokens = size(text) + 1
+        if pieces and tokens <= left:
+            pieces[-1].append(text)
         else:
-            pieces.append(text)
-    return pieces
+            pieces.append([text])
+            left = room
+        left -= tokens
+    return ["\n\n".join(piece) for piece in pieces]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-__all__ = ["Count", "Ledger", "Makeup", "Usage", "added", "head_and_tail", "plausible", "truncated"]
+__all__ = ["Count", "Ledger", "Makeup", "Sight", "Usage", "added", "head_and_tail", "plausible", "sight"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +70,9 @@ class Ledger:
         return Ledger(self.measured, max(through, self.through), added(each for each in (self.new, makeup) if each))
 
 
-_EXACT_SHARE = 0.97
-"""The share of an exact count below which a report is of another prompt: templates may differ a little between a server's
-count and its chat."""
+_EXACT_SHARE, _EXACT_FEW = 0.97, 8
+"""The share of an exact count, or the tokens below it, under which a report is of another prompt: a server's count and its
+chat may differ a little (measured on vLLM and SGLang)."""
 
 _NEAR = 2
 """How far from a cut point, or below a bound, a report may be: servers keep a first token or not."""
@@ -79,19 +80,33 @@ _NEAR = 2
 
 def plausible(expected: Count, reported: int) -> bool:
     """Whether a report can be of the whole prompt: a stale one, one of uncached tokens only or a cut one is too low."""
-    least = expected.lower - _NEAR if expected.bound else expected.tokens * _EXACT_SHARE
+    exact = min(expected.tokens * _EXACT_SHARE, expected.tokens - _EXACT_FEW)
+    least = expected.lower - _NEAR if expected.bound else exact
     return reported > 0 and reported >= least
 
 
-def truncated(expected: Count, reported: int, cut_points: Iterable[int]) -> bool:
-    """Whether a server must have cut a prompt in silence: it reports less than was sent.
+_LEAST_CUT = 128
+"""What is left of a prompt that is cut to half of 256 tokens; no server has a smaller window."""
 
-    An exact count is proof. An estimate may be wrong by more than it says, so it needs a report that sits on one of the
-    `cut_points` of that server.
+
+class Sight(Enum):
+    """What a report says of how much of a prompt the model has seen."""
+
+    WHOLE = "whole"
+    DOUBTFUL = "doubtful"
+    CUT = "cut"
+
+
+def sight(expected: Count, reported: int, cut_points: Iterable[int], before: int = 0) -> Sight:
+    """How much of a prompt the model must have seen by the server's report.
+
+    It was cut where less was reported than sent, and that sits on one of the server's `cut_points`, or is what was reported
+    too low the time `before` already. Anything else that is too low may be of another prompt, or leave out what was cached.
     """
     if reported <= 0 or plausible(expected, reported):
-        return False
-    return expected.bound == 0 or any(abs(reported - cut) <= _NEAR for cut in cut_points)
+        return Sight.WHOLE
+    known = (*cut_points, before) if reported >= _LEAST_CUT else ()
+    return Sight.CUT if any(abs(reported - cut) <= _NEAR for cut in known) else Sight.DOUBTFUL
 
 
 def head_and_tail(text: str, tokens: int, size: Callable[[str], int], note: str) -> str:

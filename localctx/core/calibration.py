@@ -95,6 +95,11 @@ class Calibration:
         )
         return Calibration(rates, covariance, self.noise, self.reports)
 
+    def widened(self) -> Calibration:
+        """Half as sure of everything: a measure has shown that it was too sure."""
+        covariance = tuple(tuple(4 * value for value in row) for row in self.covariance)
+        return Calibration(self.rates, covariance, self.noise, self.reports)
+
     def kept(self) -> str:
         """As JSON text, to nine digits."""
         rows = [[_short(value) for value in row[: index + 1]] for index, row in enumerate(self.covariance)]
@@ -106,14 +111,21 @@ class Calibration:
             read = json.loads(text)
             rates, rows, reports = read["rates"], read["covariance"], read["reports"]
             fits = [len(rates), *map(len, rows)] == [len(self.rates), *range(1, len(self.rates) + 1)]
-            sound = all(isfinite(value) and abs(value) < _MOST for row in (rates, *rows) for value in row)
-            if not (fits and sound and min(rates) >= 0 and all(row[-1] >= 0 for row in rows) and int(reports) >= 0):
+            if not fits or not all(isfinite(value) for row in (rates, *rows) for value in row) or int(reports) < 0:
                 return None
         except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
             return None
+        return self._sane(tuple(map(float, rates)), rows, int(reports))
+
+    def _sane(self, rates: tuple[float, ...], rows: Sequence[Sequence[float]], reports: int) -> Calibration | None:
+        """A calibration of rates not too far from these, and of doubts that can be; None where they are not."""
         size = range(len(rows))
+        spreads = [_FURTHEST * sqrt(self.covariance[i][i]) for i in size]
+        near = all(0 <= rates[i] <= self.rates[i] + spreads[i] and 0 <= rows[i][i] <= spreads[i] ** 2 for i in size)
+        if not near or any(rows[i][j] ** 2 > 1.001 * rows[i][i] * rows[j][j] for i in size for j in range(i)):
+            return None
         covariance = tuple(tuple(float(rows[max(i, j)][min(i, j)]) for j in size) for i in size)
-        return Calibration(tuple(map(float, rates)), covariance, self.noise, int(reports))
+        return Calibration(rates, covariance, self.noise, reports)
 
     def _pull(self, index: int, used: Sequence[tuple[int, float]]) -> float:
         """How far a surprise moves one rate: its covariance with the whole."""
@@ -129,8 +141,8 @@ _SHORT = 100
 """Units from which on texts of one kind are much alike (measured on chunks of many kinds of text)."""
 
 
-_MOST = 1e12
-"""No rate and no doubt about one is as large: what is, was not kept by us."""
+_FURTHEST = 100
+"""How many spreads from what was believed at first a rate may be to be restored: what is further was a mistake."""
 
 
 def _short(value: float) -> float:

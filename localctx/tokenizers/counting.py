@@ -25,7 +25,7 @@ _STRUCTURE = {
     "toolset": Rate(80, 160, 2),
     "schema": Rate(10, 20, 0.4),
     "call": Rate(14, 18, 0.5),
-    "reasoning": Rate(1.0, 1.0, 0.1),
+    "reasoning": Rate(1.0, 1.0, 1.0),
     "image": Rate(1100, 1100, 30),
     "audio": Rate(1000, 1000, 30),
     "file": Rate(2000, 2000, 60),

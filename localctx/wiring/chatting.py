@@ -59,9 +59,9 @@ async def open_chat(
     """A chat with the model that the settings name, kept in a journal."""
     async with _connection(given, emit, progress) as (runtime, model, version):
         counter = (encoded(model.id) if isinstance(runtime, OpenAIServer) else None) or ClassEstimate()
-        learned = _Learned(
-            counter, f"{runtime.kind} {version} {model.digest or model.id} {model.model_bytes} {model.template}"
-        )
+        known = model.digest or model.template
+        who = model.digest or f"{model.id} {model.model_bytes} {'' if known else runtime.url}"
+        learned = _Learned(counter, f"{runtime.kind} {version} {who} {model.template}")
         beside = [asyncio.create_task(_refresh()), asyncio.create_task(_find_vocabulary(runtime, model))]
         chat = Chat(
             runtime,

@@ -171,10 +171,11 @@ async def test_after_a_silent_cut_room_is_made_and_the_request_is_sent_once_more
         assert 0 < alarm.unseen < 2 * len(it.of(UsageReported))
         assert it.chat.engine.budget.window == 2048
         assert it.of(RungTaken)
-        first, second = it.turns[-2:]
+        first, same, second = it.turns[-3:]
+        assert same["messages"] == first["messages"], "a server that cuts does so again"
         assert it.fake.prompt_tokens(second) < 2048 < it.fake.prompt_tokens(first)
         assert second["messages"][-1] == first["messages"][-1], "the same words are asked again"
-        assert len(it.of(TurnEnded)) == len(it.turns) - 1, "the answer that nobody should trust is taken back"
+        assert len(it.of(TurnEnded)) == len(it.turns) - 2, "the answer that nobody should trust is taken back"
         *_, words, answer = it.chat.session.history.units()
         assert isinstance(words[1], Message)
         assert words[1].content == piece(number, 60)
@@ -183,14 +184,16 @@ async def test_after_a_silent_cut_room_is_made_and_the_request_is_sent_once_more
 
 
 async def test_without_rungs_a_silent_cut_is_told_and_the_answer_kept(talk: Start) -> None:
-    fake = Fake(n_ctx=8192, fault="cut_silently", keep=100, reply=answering("Understood."))
+    fake = Fake(n_ctx=8192, fault="cut_silently", keep=300, reply=answering("Understood."))
     async with talk(fake, policy=POLICIES["none"]) as it:
-        await it.chat.ask(piece(0, 200))
+        await it.chat.ask(piece(0, 500))
+        assert it.of(TurnEnded)
+        assert [event.code for event in it.of(Notice)] == ["odd-report"]
+        await it.chat.ask(piece(1, 500))
         (alarm,) = it.of(Truncated)
         assert not alarm.again
-        assert it.of(TurnEnded)
-        assert it.chat.engine.budget.window == 100
-        assert len(it.turns) == 1
+        assert it.chat.engine.budget.window == 300
+        assert len(it.turns) == 2
 
 
 async def test_a_stream_that_dies_keeps_what_was_said_as_interrupted(talk: Start) -> None:

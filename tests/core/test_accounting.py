@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localctx.core.accounting import Count, Ledger, head_and_tail, plausible, truncated
+from localctx.core.accounting import Count, Ledger, Sight, head_and_tail, plausible, sight
+from localctx.runtimes import ollama
 from tests.cases import case, joined
 
 if TYPE_CHECKING:
@@ -44,29 +45,44 @@ def test_a_report_that_is_too_low_is_of_something_else(reported: int, *, believe
 HALF = 4_096 - (4_096 - 4) // 2
 
 
+WHOLE, DOUBTFUL, CUT = Sight.WHOLE, Sight.DOUBTFUL, Sight.CUT
+
+
 @pytest.mark.parametrize(
-    ("expected", "reported", "alarm"),
+    ("expected", "reported", "seen"),
     [
-        pytest.param(Count(1_000, 0, "exact"), 970, False, id="as counted"),
-        pytest.param(Count(1_000, 0, "exact"), 969, True, id="an exact count is proof"),
-        pytest.param(Count(1_000, 0, "exact"), 1_200, False, id="more than was sent"),
-        pytest.param(Count(1_000, 0, "exact"), 0, False, id="no report"),
-        pytest.param(Count(9_000, 900, "estimate"), 5_000, False, id="an estimate may be far off"),
-        pytest.param(Count(9_000, 900, "estimate"), 4_096, True, id="cut to the window"),
-        pytest.param(Count(9_000, 900, "estimate"), 2_050, True, id="cut to half behind the kept head"),
-        pytest.param(Count(9_000, 900, "estimate"), 2_052, True, id="and the first token"),
-        pytest.param(Count(9_000, 900, "estimate"), 2_053, False, id="beside the half"),
-        pytest.param(Count(9_000, 900, "estimate"), 4_099, False, id="beside the window"),
-        pytest.param(Count(4_500, 900, "estimate"), 4_096, False, id="within the bound"),
+        pytest.param(Count(1_000, 0, "exact"), 970, WHOLE, id="as counted"),
+        pytest.param(Count(1_000, 0, "exact"), 969, DOUBTFUL, id="less than an exact count"),
+        pytest.param(Count(70, 0, "exact"), 62, WHOLE, id="a few tokens less: counts and chats differ"),
+        pytest.param(Count(70, 0, "exact"), 61, DOUBTFUL, id="more than a few less"),
+        pytest.param(Count(1_000, 0, "exact"), 1_200, WHOLE, id="more than was sent"),
+        pytest.param(Count(1_000, 0, "exact"), 0, WHOLE, id="no report"),
+        pytest.param(Count(9_000, 900, "estimate"), 5_000, DOUBTFUL, id="an estimate may be far off"),
+        pytest.param(Count(9_000, 900, "estimate"), 4_096, CUT, id="cut to the window"),
+        pytest.param(Count(9_000, 900, "estimate"), 2_050, CUT, id="cut to half behind the kept head"),
+        pytest.param(Count(9_000, 900, "estimate"), 2_052, CUT, id="and the first token"),
+        pytest.param(Count(9_000, 900, "estimate"), 2_053, DOUBTFUL, id="beside the half"),
+        pytest.param(Count(9_000, 900, "estimate"), 4_099, DOUBTFUL, id="beside the window"),
+        pytest.param(Count(4_500, 900, "estimate"), 4_096, WHOLE, id="within the bound"),
+        pytest.param(Count(4_200, 20, "estimate"), 4_096, CUT, id="a window that was just passed"),
     ],
 )
-def test_a_report_far_below_what_was_sent_raises_the_alarm(expected: Count, reported: int, *, alarm: bool) -> None:
-    assert truncated(expected, reported, (4_096, HALF)) is alarm
+def test_what_a_report_far_below_what_was_sent_says(expected: Count, reported: int, seen: Sight) -> None:
+    assert sight(expected, reported, (4_096, HALF)) is seen
 
 
-def cut_points(run: dict[str, Any]) -> tuple[int, int]:
-    window, keep = run["window"], run.get("num_keep", 4)
-    return window, window - (window - keep) // 2
+def test_no_window_is_as_small_as_what_turns_without_their_cached_part_report() -> None:
+    assert sight(Count(9_000, 900, "estimate"), 73, (4_096, HALF), 73) is DOUBTFUL
+
+
+@pytest.mark.parametrize(("before", "seen"), [(0, DOUBTFUL), (3_000, CUT), (2_998, CUT), (2_900, DOUBTFUL)])
+def test_the_same_report_again_is_a_plateau_wherever_it_sits(before: int, seen: Sight) -> None:
+    assert sight(Count(9_000, 0, "exact"), 3_000, (4_096, HALF), before) is seen
+
+
+def cut_points(run: dict[str, Any]) -> tuple[int, ...]:
+    assert run.get("num_keep", 4) == 4, "what Ollama keeps"
+    return ollama.cut_points(run["window"])
 
 
 @pytest.mark.parametrize("bound", [0, 300])
@@ -77,7 +93,7 @@ def test_case_silent_truncation(run: dict[str, Any], check: dict[str, Any], boun
     flagged = [
         index
         for index, turn in enumerate(run["turns"])
-        if truncated(Count(turn["estimate"], bound, "estimate"), turn["reported_prompt"], cut_points(run))
+        if sight(Count(turn["estimate"], bound, "estimate"), turn["reported_prompt"], cut_points(run)) is CUT
     ]
     assert flagged == check["flagged_turns"]
 
