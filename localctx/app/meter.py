@@ -107,7 +107,7 @@ class Meter:
         """
         sent = self.calibration.count(self._ledger.new, "")
         unsure = sent.bound > _MOST_UNSURE * self._counter.prior.count(self._ledger.new, "").bound
-        if reported * _MOST_CHEAPER >= self._ledger.measured + sent.tokens and not unsure:
+        if sent.bound and reported * _MOST_CHEAPER >= self._ledger.measured + sent.tokens and not unsure:
             self.calibration = self.calibration.widened()
         self.void()
 

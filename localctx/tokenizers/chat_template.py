@@ -41,7 +41,8 @@ def render(
     """The prompt that asks for a reply to a list in the OpenAI dialect; `bos` and `eos` are the texts of those tokens.
 
     Where the list ends with the model's own words, it is to go on with them. None where the template refuses the list,
-    cannot be run, or renders too much, where the list ends with a call, and where jinja2 is not installed.
+    cannot be run, or renders too much, where the list ends with a call, and where jinja2 is not installed. The sandbox keeps
+    a template from the program's own objects, but not from taking long: see `rendering` for strangers'.
     """
     *before, last = messages or ({},)
     begun = last.get("role") == "assistant"
@@ -60,8 +61,7 @@ class _Program:
     """A compiled template, and what it wants contents and arguments to be."""
 
     def __init__(self, template: str) -> None:
-        environment, self._allowance = _environment()
-        self._template = environment.from_string(template)
+        self._template = _environment().from_string(template)
         self._typed, self._joined, self._objects = False, False, True
         self._typed = not self._shows({"role": "user", "content": _NEEDLE})
         parts = [{"type": "text", "text": _NEEDLE}]
@@ -84,7 +84,6 @@ class _Program:
         }
         if tools:
             names["tools"] = [_tool(tool) for tool in tools]
-        self._allowance.steps = 0
         parts, length = list[str](), 0
         for part in self._template.generate(names):
             length += len(part)
@@ -173,25 +172,9 @@ def _program(template: str) -> _Program:
     return _Program(template)
 
 
-_MOST_STEPS = 1 << 22
-"""Look-ups, calls and numbers of a range that one render may take: a chat of 10,000 messages takes about a tenth."""
-
-
-class _Allowance:
-    """The steps that a render has taken."""
-
-    steps = 0
-
-    def spend(self, steps: int = 1) -> None:
-        """Raises `_Refused` past the most that a render may take."""
-        self.steps += steps
-        if self.steps > _MOST_STEPS:
-            raise _Refused("it does not end")
-
-
 @lru_cache(maxsize=1)
-def _environment() -> tuple[Environment, _Allowance]:
-    """Jinja2 as chat templates expect it, in a sandbox that stops what does not end."""
+def _environment() -> Environment:
+    """Jinja2 as chat templates expect it."""
     from jinja2.ext import Extension, loopcontrols  # noqa: PLC0415  an extra, and no cost at start-up
     from jinja2.sandbox import ImmutableSandboxedEnvironment  # noqa: PLC0415  as above
 
@@ -204,30 +187,12 @@ def _environment() -> tuple[Environment, _Allowance]:
             next(parser.stream)
             return parser.parse_statements(("name:endgeneration",), drop_needle=True)
 
-    class Bounded(ImmutableSandboxedEnvironment):
-        """Counts the steps of a render."""
-
-        def getattr(self, obj: object, attribute: str) -> Any:  # noqa: ANN401  as jinja2 has it
-            allowance.spend()
-            return super().getattr(obj, attribute)
-
-        def getitem(self, obj: object, argument: Any) -> Any:  # noqa: ANN401  as jinja2 has it
-            allowance.spend()
-            return super().getitem(obj, argument)
-
-        def call(self, context: Any, obj: Any, /, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401  as jinja2 has it
-            allowance.spend()
-            return super().call(context, obj, *args, **kwargs)
-
-    def counted(*bounds: int) -> range:
-        allowance.spend(len(range(*bounds)))
-        return range(*bounds)
-
-    allowance = _Allowance()
-    environment = Bounded(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, Generation])
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, Generation]
+    )
     environment.filters["tojson"] = _to_json
-    environment.globals |= {"raise_exception": _refuse, "range": counted}
-    return environment, allowance
+    environment.globals["raise_exception"] = _refuse
+    return environment
 
 
 def _to_json(value: object, indent: int | None = None, separators: tuple[str, str] | None = None, **_: object) -> str:

@@ -21,10 +21,10 @@ from localctx.core.window import EffectiveWindow, reconcile
 from localctx.errors import LocalctxError, MissingExtra, Misuse, NothingFound
 from localctx.hardware import ollama
 from localctx.runtimes.ollama_chat import OllamaServer
-from localctx.tokenizers.chat_template import render
 from localctx.tokenizers.counting import by_tokenizer
 from localctx.tokenizers.estimate import ClassEstimate, SeedCounter, SeedRatio
 from localctx.tokenizers.remote import RemoteTokenizer
+from localctx.tokenizers.rendering import TemplateProgram
 from localctx.wiring.chatting import answering, model_at
 from localctx.wiring.inside import PREFIX, cold
 from localctx.wiring.places import model_store, pins
@@ -78,7 +78,11 @@ async def _best(given: Settings, emit: Callable[[Event], None]) -> AsyncIterator
     path = await anyio.to_thread.run_sync(_file_of, given)
     url = None if path else given.url or await _somewhere(given)
     if url is None:
-        yield await anyio.to_thread.run_sync(_alone, given, path, emit)
+        program = TemplateProgram()
+        try:
+            yield await anyio.to_thread.run_sync(_alone, given, path, emit, program)
+        finally:
+            await program.close()
         return
     target = detector(given, url)
     try:
@@ -140,15 +144,15 @@ def _file_of(given: Settings) -> Path | None:
     return store.path(name) if any(known.name == name for known in store.known) and store.has(name) else None
 
 
-def _alone(given: Settings, path: Path | None, emit: Callable[[Event], None]) -> Footing:
+def _alone(given: Settings, path: Path | None, emit: Callable[[Event], None], program: TemplateProgram) -> Footing:
     """What counts without a server."""
     if path is not None:
         window = cold(structs.replace(given, model=str(path)))[0].window
-        return Footing(_by_file(path, emit), given.model, None, None, window)
+        return Footing(_by_file(path, emit, program), given.model, None, None, window)
     pin = pins(given)
     window = reconcile([pin.pin] if pin.pin else [], ceiling=pin.ceiling)
     blob = _blob(given.model or "", emit)
-    means = _by_file(blob, emit) if blob else Means(_encoded(given.model or "", emit))
+    means = _by_file(blob, emit, program) if blob else Means(_encoded(given.model or "", emit))
     return Footing(means, given.model, None, None, window)
 
 
@@ -161,24 +165,28 @@ def _blob(name: str, emit: Callable[[Event], None]) -> Path | None:
         return None
 
 
-def _by_file(path: Path, emit: Callable[[Event], None]) -> Means:
+def _by_file(path: Path, emit: Callable[[Event], None], program: TemplateProgram) -> Means:
     tokenizer, vocabulary = tokenizer_of(path)
     if tokenizer is None or vocabulary is None:
         why = "its kind was never compared with llama.cpp's" if find_spec("tokenizers") else str(_LACKING)
         emit(Notice("no-vocabulary", f"the vocabulary of {path.name} cannot be used ({why}): this is an estimate"))
         return Means(ClassEstimate())
-    return Means(by_tokenizer(tokenizer), whole=partial(_rendered, tokenizer, vocabulary))
+    return Means(by_tokenizer(tokenizer), whole=partial(_rendered, program, tokenizer, vocabulary))
 
 
 _LACKING = MissingExtra("gguf", "tokenizers jinja2", "it")
 
 
 async def _rendered(
-    tokenizer: Tokenizer, vocabulary: Vocabulary, messages: Sequence[WireMessage], tools: Sequence[WireMessage]
+    program: TemplateProgram,
+    tokenizer: Tokenizer,
+    vocabulary: Vocabulary,
+    messages: Sequence[WireMessage],
+    tools: Sequence[WireMessage],
 ) -> Count | None:
     """The tokens of a request as the template in a model's file renders it; None where that cannot be done here."""
     template = (vocabulary.tool_template if tools else None) or vocabulary.template or ""
-    prompt = render(template, messages, tools, bos=vocabulary.bos, eos=vocabulary.eos)
+    prompt = await program.render(template, messages, tools, bos=vocabulary.bos, eos=vocabulary.eos)
     if prompt is None:
         return None
     tokens = tokenizer.rendered(prompt)

@@ -93,9 +93,6 @@ def test_a_developer_is_the_system() -> None:
         pytest.param("{% for %}", [ASK], id="no template"),
         pytest.param("{{ ''.__class__.__mro__ }}{{ messages.__init__.__globals__ }}", [ASK], id="out of the sandbox"),
         pytest.param("{{ messages.append(1) }}", [ASK], id="changing what it was given"),
-        pytest.param(
-            "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}", [ASK], id="long"
-        ),
         pytest.param("{% macro m(n) %}{{ m(n) }}{{ m(n) }}{% endmacro %}{{ m(1) }}", [ASK], id="recursion"),
         pytest.param("{% for a in range(90000) %}" + "x" * 1000 + "{{ a }}{% endfor %}", [ASK], id="large"),
         pytest.param("{#" + "x" * 1_100_000 + "#}", [ASK], id="a template too large to be one"),
