@@ -96,19 +96,26 @@ class Meter:
         known = self.calibration.count(makeup, "")
         if not plausible(known, tokens):
             return
-        if whole and tokens > known.upper:
+        if tokens > known.upper and whole:
             self.calibration = self.calibration.burdened(self._counter.frame(), tokens - known.upper)
+        elif tokens > known.upper:
+            self._be_less_sure(makeup)
         self.calibration = self.calibration.learned(makeup, tokens)
+
+    def _be_less_sure(self, makeup: Makeup) -> None:
+        """A measure has shown that the bound is too narrow; it never gets much wider than it was at first."""
+        now, first = (each.count(makeup, "").bound for each in (self.calibration, self._counter.prior))
+        if 0 < now <= _MOST_UNSURE * first:
+            self.calibration = self.calibration.widened()
 
     def distrust(self, reported: int) -> None:
         """Takes note of a report that cannot be of what was sent: what was measured is void.
 
         Where it could be of another vocabulary, what was learned is less sure than it seemed.
         """
-        sent = self.calibration.count(self._ledger.new, "")
-        unsure = sent.bound > _MOST_UNSURE * self._counter.prior.count(self._ledger.new, "").bound
-        if sent.bound and reported * _MOST_CHEAPER >= self._ledger.measured + sent.tokens and not unsure:
-            self.calibration = self.calibration.widened()
+        sent = self._ledger.measured + self.calibration.count(self._ledger.new, "").tokens
+        if reported * _MOST_CHEAPER >= sent:
+            self._be_less_sure(self._ledger.new)
         self.void()
 
     def replied(self, text: str, tokens: int, seq: int) -> None:

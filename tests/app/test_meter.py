@@ -130,6 +130,42 @@ async def test_a_reply_is_as_long_as_the_server_says_where_that_is_likely(
     assert counted.tokens < 80
 
 
+async def test_a_model_that_counts_otherwise_all_at_once_is_followed(server: LlamaServer) -> None:
+    meter, history, tokens = Meter(server, ClassEstimate()), History(), 0
+    for seq in range(1, 80):
+        history = history.add(Message("user", "some more words for the model to read " * 20, seq=seq))
+        tokens += 160 if seq < 40 else 260
+        before = meter.rough(history)
+        meter.measured(tokens, seq)
+    assert before.lower <= tokens <= before.upper
+    assert abs(before.tokens - tokens) < 20
+
+
+@pytest.mark.parametrize(("share", "doubts"), [(0.6, True), (0.1, False)])
+async def test_a_report_that_is_too_low_may_be_of_a_cheaper_vocabulary_but_not_of_any(
+    server: LlamaServer, share: float, *, doubts: bool
+) -> None:
+    meter = Meter(server, ClassEstimate())
+    history = grown(Message("user", "word " * 500, seq=1))
+    meter.measured(meter.rough(history).tokens, 1)
+    meter.void()
+    sure = meter.rough(history)
+    meter.distrust(int(sure.tokens * share))
+    assert (meter.rough(history).bound > sure.bound) is doubts
+
+
+async def test_a_count_and_a_report_are_not_compared(server: LlamaServer) -> None:
+    meter = Meter(server, ClassEstimate())
+    history = grown(ASKED)
+    meter.rough(history)
+    meter.measured(40, 1, "count")
+    learned = meter.calibration
+    history = history.add(Message("user", "word", seq=2))
+    meter.rough(history)
+    meter.measured(3_040, 2)
+    assert meter.calibration == learned, "the server's own words are in its report, and not in its count"
+
+
 async def test_a_count_of_another_list_leaves_the_ledger_alone(server: LlamaServer) -> None:
     meter = Meter(server, ClassEstimate())
     history = grown(ASKED)
