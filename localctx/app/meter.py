@@ -121,7 +121,8 @@ class Meter:
     def replied(self, text: str, tokens: int, seq: int) -> None:
         """Takes the reply on line `seq` for as long as the server says, where that is likely for its text."""
         likely = self.calibration.count(self._counter.text(text), self._how)
-        if self._ledger.measured and abs(tokens - likely.tokens) <= likely.bound:
+        just_measured = self._ledger.measured and not self._ledger.new
+        if just_measured and abs(tokens - likely.tokens) <= likely.bound:
             framing = self._counter.message({"role": "assistant", "content": ""})
             self._ledger = Ledger(self._ledger.measured + tokens, seq).plus(framing, seq)
 

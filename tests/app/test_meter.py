@@ -105,6 +105,17 @@ async def test_a_report_is_the_new_start_and_teaches_the_estimate(server: LlamaS
     assert after.how == "calibrated estimate"
 
 
+async def test_a_reply_to_a_prompt_that_nobody_measured_takes_nothing_from_it(server: LlamaServer) -> None:
+    meter = Meter(server, ClassEstimate())
+    meter.rough(grown(ASKED))
+    meter.measured(40, 1)
+    history = grown(ASKED, SAID, Message("user", "word " * 300, seq=3))
+    before = meter.rough(history)
+    meter.replied("Ten words, more or less.", 7, 4)
+    after = meter.rough(history.add(Said("Ten words, more or less.", seq=4)))
+    assert after.tokens >= before.tokens > 300
+
+
 async def test_what_a_server_adds_of_its_own_is_counted_again_after_the_history_was_rewritten(
     server: LlamaServer,
 ) -> None:
