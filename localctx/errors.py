@@ -41,8 +41,14 @@ __all__ = [
 ]
 
 
-class Interrupted(BaseException):
-    """The user wants to stop. Not a `KeyboardInterrupt`, which command-line libraries turn into an exit of their own."""
+class Interrupted(SystemExit):
+    """The user wants to stop. Not a `KeyboardInterrupt`, which command-line libraries turn into an exit of their own.
+
+    An event loop lets no other exception pass that is raised between two of its steps.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(130)
 
 
 class LocalctxError(Exception):

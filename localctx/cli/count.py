@@ -14,6 +14,7 @@ from localctx.cli.options import ApiKeyEnv, AsJson, MaxContext, Model, NumCtx, R
 from localctx.core.accounting import Count
 from localctx.core.formats import UNRECORDED
 from localctx.core.portions import portions
+from localctx.errors import Misuse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -46,7 +47,6 @@ def command(
 
     from localctx import wiring
     from localctx.cli.render import Renderer, out
-    from localctx.errors import Misuse
 
     Renderer(as_json=as_json)
     names = file or ([] if sys.stdin.isatty() else ["-"])
@@ -60,9 +60,12 @@ def command(
         "max_context_tokens": max_context,
         "api_key_env": api_key_env,
     }
-    loaded = {name: _load(name) for name in names}
-    counted = anyio.run(_count, wiring.settings(flags), loaded, counter)
+    given = wiring.settings(flags)
+    loaded, refused = _load_all(names)
+    counted = anyio.run(_count, given, loaded, counter)
     out(json.dumps(_document(counted), ensure_ascii=False, indent=1) if as_json else "\n".join(_lines(counted)))
+    if refused:
+        raise Misuse("; ".join(map(str, refused)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +83,30 @@ class _Answer:
     files: tuple[_Counted, ...]
 
 
+def _load_all(names: Sequence[str]) -> tuple[dict[str, tuple[Conversation, ...] | str], list[Misuse]]:
+    """What could be read, and what was wrong with the rest. Raises it where nothing could be."""
+    loaded: dict[str, tuple[Conversation, ...] | str] = {}
+    refused: list[Misuse] = []
+    for name in names:
+        try:
+            loaded[name] = _load(name)
+        except Misuse as error:
+            refused.append(error)
+    if not loaded:
+        raise refused[0]
+    return loaded, refused
+
+
 def _load(name: str) -> tuple[Conversation, ...] | str:
     """A file, or standard input, as conversations, or where it holds none as text."""
     from localctx.stores.transcripts import load, piped
 
-    return piped(sys.stdin.buffer) if name == "-" else load(Path(name))
+    if name == "-":
+        return piped(sys.stdin.buffer)
+    if Path(name).is_fifo():
+        with Path(name).open("rb") as stream:
+            return piped(stream)
+    return load(Path(name))
 
 
 async def _count(given: Settings, loaded: Mapping[str, tuple[Conversation, ...] | str], counter: str) -> _Answer:
@@ -159,9 +181,10 @@ def _total(files: Sequence[_Counted]) -> Count:
 def _lines(answer: _Answer) -> Iterator[str]:
     footing = answer.footing
     for each in answer.files:
-        yield f"{_amount(each.count)}  {_share(each.count, footing.window)}  {each.name}"
         if each.told is not None:
             yield from _messages(*each.told)
+        form = f"{each.told[0].format}, {len(each.told[0].messages):,} messages" if each.told else "text"
+        yield f"{_amount(each.count)}  {_share(each.count, footing.window)}  {each.name} ({form})"
     if len(answer.files) > 1:
         total = _total(answer.files)
         yield f"{_amount(total)}  {_share(total, footing.window)}  in all"

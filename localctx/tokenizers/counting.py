@@ -25,14 +25,16 @@ _STRUCTURE = {
     "toolset": Rate(80, 160, 2),
     "schema": Rate(10, 20, 0.4),
     "call": Rate(14, 18, 0.5),
+    "written": Rate(1.0, 1.0, 0.15),
     "reasoning": Rate(1.0, 1.0, 1.0),
     "image": Rate(1100, 1100, 30),
     "audio": Rate(1000, 1000, 30),
     "file": Rate(2000, 2000, 60),
 }
 """What a request costs beside its texts: a template's own words (a default system prompt among them), a message's place in
-it, the introduction of tools, one schema, one call; a token of reasoning, which templates send back or drop; and media,
-whose price does not follow their bytes. Measured over the templates of current models, and bounded where models differ."""
+it, the introduction of tools, one schema, one call; a token of what is `written` in them, which templates put in their own
+way or drop, and one of reasoning, which they send back or drop; and media, whose price does not follow their bytes.
+Measured over the templates of current models, and bounded where models differ."""
 
 _PLACES = {name: index for index, name in enumerate(_STRUCTURE)}
 
@@ -63,9 +65,8 @@ class RequestCounter:
 
     def frame(self, tools: Sequence[Mapping[str, object]] = ()) -> Makeup:
         """What a request is made of beside its messages."""
-        schemas = [self.text(schema_text(tool)) for tool in tools]
-        own = self._only(frame=1, toolset=bool(tools), schema=len(tools))
-        return added([self._nothing + own, *schemas])
+        written = sum(self.size(schema_text(tool)) for tool in tools)
+        return self._nothing + self._only(frame=1, toolset=bool(tools), schema=len(tools), written=written)
 
     def _only(self, **units: float) -> Makeup:
         places = [0.0] * len(_PLACES)
@@ -78,7 +79,7 @@ class RequestCounter:
             case Kind.TEXT:
                 return self.text(portion.text)
             case Kind.CALL:
-                return self._classes(portion.text) + self._only(call=1)
+                return self._nothing + self._only(call=1, written=self.size(portion.text))
             case Kind.REASONING:
                 return self._nothing + self._only(reasoning=self.size(portion.text))
             case medium:

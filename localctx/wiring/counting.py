@@ -17,10 +17,12 @@ from msgspec import structs
 from localctx.app.count import Means
 from localctx.core.accounting import Count
 from localctx.core.events import Notice
+from localctx.core.portions import Kind, portions
 from localctx.core.window import EffectiveWindow, reconcile
 from localctx.errors import LocalctxError, MissingExtra, Misuse, NothingFound
 from localctx.hardware import ollama
 from localctx.runtimes.ollama_chat import OllamaServer
+from localctx.stores.models import DEFAULT
 from localctx.tokenizers.counting import by_tokenizer
 from localctx.tokenizers.estimate import ClassEstimate, SeedCounter, SeedRatio
 from localctx.tokenizers.remote import RemoteTokenizer
@@ -76,7 +78,7 @@ async def counting(given: Settings, emit: Callable[[Event], None], counter: str 
 @asynccontextmanager
 async def _best(given: Settings, emit: Callable[[Event], None]) -> AsyncIterator[Footing]:
     path = await anyio.to_thread.run_sync(_file_of, given)
-    url = None if path else given.url or await _somewhere(given)
+    url = None if path or given.runtime == "embedded" else given.url or await _somewhere(given)
     if url is None:
         program = TemplateProgram()
         try:
@@ -117,6 +119,7 @@ async def _by_server(runtime: Talking, model: ModelReport, emit: Callable[[Event
         return Means(ClassEstimate())
     remote = RemoteTokenizer(f"{runtime.kind}'s own count", runtime.size)
     if not await remote.prepare(["a"]):
+        emit(Notice("counts-no-texts", f"{runtime.url} does not count texts (it cannot, or wants another key)"))
         return Means(_encoded(model.id, emit))
     return Means(by_tokenizer(remote), remote.prepare, runtime.count, ClassEstimate())
 
@@ -132,8 +135,9 @@ async def _by_ollama(runtime: OllamaServer, model: ModelReport, emit: Callable[[
 
 def _file_of(given: Settings) -> Path | None:
     """The file of the model that was named: a GGUF, or a small model that is here. Raises `Misuse` for one that is not there."""
-    name = (given.model or "").removeprefix(PREFIX)
-    if given.url is not None:
+    inside = given.runtime == "embedded"
+    name = (given.model or (DEFAULT if inside else "")).removeprefix(PREFIX)
+    if given.origins.get("url") == "--url" and not inside:
         return None
     if name.endswith(".gguf"):
         path = Path(name).expanduser()
@@ -171,6 +175,8 @@ def _by_file(path: Path, emit: Callable[[Event], None], program: TemplateProgram
         why = "its kind was never compared with llama.cpp's" if find_spec("tokenizers") else str(_LACKING)
         emit(Notice("no-vocabulary", f"the vocabulary of {path.name} cannot be used ({why}): this is an estimate"))
         return Means(ClassEstimate())
+    if not vocabulary.template:
+        emit(Notice("no-template", f"{path.name} holds no chat template: what one adds to messages is an estimate"))
     return Means(by_tokenizer(tokenizer), whole=partial(_rendered, program, tokenizer, vocabulary))
 
 
@@ -185,6 +191,8 @@ async def _rendered(
     tools: Sequence[WireMessage],
 ) -> Count | None:
     """The tokens of a request as the template in a model's file renders it; None where that cannot be done here."""
+    if any(portion.kind in _MEDIA for message in messages for portion in portions(message)):
+        return None
     template = (vocabulary.tool_template if tools else None) or vocabulary.template or ""
     prompt = await program.render(template, messages, tools, bos=vocabulary.bos, eos=vocabulary.eos)
     if prompt is None:
@@ -193,6 +201,8 @@ async def _rendered(
     bound = _TEMPLATE_OFF + ceil(tokens * _TEMPLATE_ERROR)
     return Count(tokens, bound, f"{tokenizer.how} and chat template")
 
+
+_MEDIA = {Kind.IMAGE, Kind.AUDIO, Kind.FILE}
 
 _TEMPLATE_OFF, _TEMPLATE_ERROR = 4, 0.01
 """Tokens, and the share, by which a prompt that Jinja2 renders may be off from a server's: of the texts that 71 templates made
@@ -204,5 +214,8 @@ def _encoded(model: str, emit: Callable[[Event], None]) -> Counter:
     if (counter := encoded(model)) is not None:
         return counter
     if model:
-        emit(Notice("no-vocabulary", f"no server and no file here has the vocabulary of {model}: this is an estimate"))
+        known = any(model.removeprefix(PREFIX) == small.name for small in model_store().known)
+        hint = f"; localctx models pull {model} fetches it" if known else ""
+        hint = hint or ("" if find_spec("tiktoken") else "; for OpenAI's install the extra: pip install '.[tiktoken]'")
+        emit(Notice("no-vocabulary", f"nothing here has the vocabulary of {model}: this is an estimate{hint}"))
     return ClassEstimate()

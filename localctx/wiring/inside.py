@@ -69,11 +69,9 @@ def _fetched(known: KnownModel) -> Advice:
 
 def _report(given: Settings, name: str, trained: int | None, where: str, *warnings: Advice) -> ModelReport:
     """A model that is not loaded: what it would be started with."""
-    readings = [
-        Reading(Source.CONFIGURED, embedded.DEFAULT_WINDOW, "localctx's default for the embedded runtime"),
-        Reading(Source.TRAINED, trained or 0, where),
-    ]
-    readings += [pin] if (pin := pins(given).pin) else []
+    pin = pins(given).pin
+    usual = Reading(Source.CONFIGURED, embedded.DEFAULT_WINDOW, "localctx's default for the embedded runtime")
+    readings = [pin or usual, Reading(Source.TRAINED, trained or 0, where)]
     window = reconcile(readings, ceiling=given.max_context_tokens)
     return ModelReport(name, loaded=False, window=window, trained=trained, slots=1, warnings=warnings)
 

@@ -59,11 +59,11 @@ def test_a_person_sees_each_message_the_bound_and_where_it_comes_from(localctx: 
     done = localctx("count", str(chat), "--num-ctx", "4096")
     assert done.returncode == 0
     lines = done.stdout.splitlines()
-    assert lines[0].endswith(str(chat))
-    assert "%" in lines[0]
-    assert [line.split()[3] for line in lines[1:5]] == ["system", "user", "assistant", "tool"]
-    assert "+-" in lines[1]
-    assert "1 tool schema" in lines[5]
+    assert [line.split()[3] for line in lines[:4]] == ["system", "user", "assistant", "tool"]
+    assert "+-" in lines[0]
+    assert "1 tool schema" in lines[4]
+    assert lines[5].endswith(f"{chat} (openai, 4 messages)")
+    assert "%" in lines[5]
     assert "counted by: estimate" in lines
     assert "window: 4,096 tokens, provisional (--num-ctx)" in lines
 
@@ -121,6 +121,40 @@ def test_a_mistake_is_one_line_with_the_next_step(localctx: Run, args: list[str]
     assert said in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
     assert done.stdout == ""
+
+
+def test_a_file_that_cannot_be_read_does_not_cost_the_others(localctx: Run, text: Path, tmp_path: Path) -> None:
+    binary = tmp_path / "image.png"
+    binary.write_bytes(b"\0PNG")
+    done = localctx("count", str(binary), str(text), "missing.txt")
+    assert done.returncode == 2
+    assert f"{text} (text)" in done.stdout
+    assert "image.png is binary" in done.stderr
+    assert "there is no file missing.txt" in done.stderr
+
+
+def test_line_ends_are_counted_as_they_are(localctx: Run, tmp_path: Path) -> None:
+    path = tmp_path / "dos.txt"
+    path.write_bytes(b"one\r\ntwo\r\n" * 50)
+    with running(Fake()) as server:
+        localctx("count", str(path), "--url", server.url)
+        asked = [request.body["content"] for request in server.requests if request.path == "/tokenize"]
+    assert any("\r\n" in content for content in asked)
+
+
+def test_a_text_that_the_server_cannot_take_is_estimated(localctx: Run, tmp_path: Path) -> None:
+    path = tmp_path / "minified.json"
+    path.write_text("x" * 200_000)
+    with running(Fake()) as server:
+        done = localctx("count", str(path), "--url", server.url, "--json")
+    (counted,) = json.loads(done.stdout)["files"]
+    assert counted["how"] == "estimate"
+    assert counted["bound"] > 0
+
+
+def test_a_pin_is_the_window_of_what_would_be_started(localctx: Run, text: Path) -> None:
+    done = localctx("count", str(text), "--runtime", "embedded", "--num-ctx", "2000", "--json")
+    assert json.loads(done.stdout)["window"] == {"effective": 2000, "confidence": "provisional"}
 
 
 def test_a_message_cannot_steer_the_terminal(localctx: Run, tmp_path: Path) -> None:
