@@ -113,6 +113,6 @@ def _local(vocabulary: Vocabulary | None, tokenizer: Tokenizer | None, conversat
     """The tokens by the file alone."""
     if vocabulary is None or tokenizer is None:
         return None
-    template = (vocabulary.tool_template if conversation.tools else None) or vocabulary.template or ""
+    template = vocabulary.chat_template(tools=bool(conversation.tools))
     prompt = render(template, conversation.messages, conversation.tools, bos=vocabulary.bos, eos=vocabulary.eos)
     return None if prompt is None else tokenizer.rendered(prompt)

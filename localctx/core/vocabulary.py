@@ -86,6 +86,12 @@ _OLDER = {"fim_pre": "prefix", "fim_suf": "suffix", "fim_mid": "middle"}
 _SHOWN = {"<|channel|>", "<|message|>", "<|start|>", "<|constrain|>"}
 """Tokens of gpt-oss that are user-defined whatever type the file gives them."""
 
+_CHATML = """\
+{% for message in messages %}<|im_start|>{{ message.role }}
+{{ message.content }}<|im_end|>
+{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
+{% endif %}"""
+
 _SPACE = " \t\n\v\f\r"
 
 
@@ -134,6 +140,10 @@ class Vocabulary:
     def eos(self) -> str:
         """The text of the token that ends an answer; empty where there is none."""
         return self._text("eos")
+
+    def chat_template(self, *, tools: bool) -> str:
+        """The template of a request with or without tools; ChatML where the file has none, as llama.cpp serves it."""
+        return (self.tool_template if tools else None) or self.template or _CHATML
 
     def specials(self) -> tuple[Specials, Specials]:
         """The tokens that are cut out of any text, which are the user-defined ones, and those that are cut out of a prompt."""

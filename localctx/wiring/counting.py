@@ -175,8 +175,6 @@ def _by_file(path: Path, emit: Callable[[Event], None], program: TemplateProgram
         why = "its kind was never compared with llama.cpp's" if find_spec("tokenizers") else str(_LACKING)
         emit(Notice("no-vocabulary", f"the vocabulary of {path.name} cannot be used ({why}): this is an estimate"))
         return Means(ClassEstimate())
-    if not vocabulary.template:
-        emit(Notice("no-template", f"{path.name} holds no chat template: what one adds to messages is an estimate"))
     return Means(by_tokenizer(tokenizer), whole=partial(_rendered, program, tokenizer, vocabulary))
 
 
@@ -193,7 +191,7 @@ async def _rendered(
     """The tokens of a request as the template in a model's file renders it; None where that cannot be done here."""
     if any(portion.kind in _MEDIA for message in messages for portion in portions(message)):
         return None
-    template = (vocabulary.tool_template if tools else None) or vocabulary.template or ""
+    template = vocabulary.chat_template(tools=bool(tools))
     prompt = await program.render(template, messages, tools, bos=vocabulary.bos, eos=vocabulary.eos)
     if prompt is None:
         return None

@@ -99,6 +99,18 @@ def test_a_token_for_a_use_that_is_none_is_left_out() -> None:
     assert read(padding_token_id=2**32 - 1, eot_token_id=-1, fim_sep_token_id=True).ids == {"bos": 0, "eos": 1}
 
 
+def test_a_request_with_tools_may_have_a_template_of_its_own_and_chatml_serves_where_there_is_none() -> None:
+    both = Vocabulary.of(
+        metadata() | {"tokenizer.chat_template": "{{ x }}", "tokenizer.chat_template.tool_use": "{{ y }}"}
+    )
+    assert both is not None
+    assert (both.chat_template(tools=False), both.chat_template(tools=True)) == ("{{ x }}", "{{ y }}")
+    one = Vocabulary.of(metadata() | {"tokenizer.chat_template": "{{ x }}"})
+    assert one is not None
+    assert one.chat_template(tools=True) == "{{ x }}"
+    assert "<|im_start|>" in read().chat_template(tools=False)
+
+
 def test_a_template_that_is_none_or_absurd_is_left_out() -> None:
     for template in (None, 7, ["x"], "x" * 2_000_000):
         vocabulary = Vocabulary.of(metadata() | {"tokenizer.chat_template": template, "general.name": template})
