@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import signal
 import sys
@@ -35,8 +36,12 @@ def main() -> None:
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
-    """The first Ctrl-C ends the program; those after it are the same wish, and must not disturb that."""
+    """The first Ctrl-C ends the program; those after it are the same wish, and must not disturb that.
+
+    What an event loop has to say about tasks that ended so is of no use to anybody.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    logging.getLogger("asyncio").disabled = True
     raise Interrupted
 
 
