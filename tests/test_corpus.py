@@ -6,6 +6,7 @@ import json
 import unicodedata
 from collections import Counter
 from random import Random
+from typing import Any, cast
 
 import pytest
 
@@ -170,7 +171,8 @@ def test_strict_conversations_alternate_and_know_no_tools() -> None:
 
 def test_calls_name_a_tool_that_is_offered_and_give_what_it_requires() -> None:
     for conversation in FREE:
-        offered = {tool["function"]["name"]: tool["function"]["parameters"] for tool in map(dict, conversation.tools)}  # type: ignore[index]
+        functions = [cast("dict[str, Any]", tool["function"]) for tool in conversation.tools]
+        offered = {function["name"]: function["parameters"] for function in functions}
         for call in (call for message in conversation.messages for call in calls(message)):
             given = json.loads(call["function"]["arguments"])
             parameters = offered[call["function"]["name"]]

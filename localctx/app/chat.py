@@ -280,6 +280,7 @@ class Chat:
         if reported and not plausible(expected, reported):
             expected = await self.runtime.count(request.messages, request.tools) or expected
         before = self._low if self._low >= self._whole else 0  # what was once taken whole is not where it cuts
+        believed = expected.tokens
         seen = sight(expected, reported, self.runtime.cut_points(self.engine.budget.window), before)
         if seen is Sight.CUT:
             await self._alarm(expected, reported, again=again)
@@ -288,20 +289,22 @@ class Chat:
         elif reported:
             self._whole = max(self._whole, reported)
             self.meter.measured(reported, through)
-        believed = reported if reported and plausible(expected, reported) else expected.tokens
+            believed = reported
         self.last_used = believed + min(end.usage.completion or 0, request.max_tokens)
         return seen
 
     def _doubt(self, expected: Count, reported: int) -> Sight:
         """Says once that a report cannot be of what was sent; neither it nor what was measured before is gone by."""
         first, self._doubted = not self._doubted, True
-        self._low = reported
+        low = reported < expected.tokens
+        self._low = reported if low else self._low
         self.meter.distrust(reported)
         if first:
             sent = f"the server reports {reported:,} prompt tokens where about {expected.tokens:,} were sent"
-            text = f"{sent} ({expected.how}): it dropped context, or counts otherwise; going by what was sent"
+            why = "it dropped context, or counts otherwise" if low else "it cannot have taken so many"
+            text = f"{sent} ({expected.how}): {why}; going by what was sent"
             self._emit(Notice("odd-report", text))
-        return Sight.DOUBTFUL if first and expected.bound == 0 and reported < expected.tokens else Sight.WHOLE
+        return Sight.DOUBTFUL if first and low and expected.bound == 0 else Sight.WHOLE
 
     async def _alarm(self, expected: Count, reported: int, *, again: bool) -> None:
         """Says what the model did not see, and goes by the most that the server has taken whole."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import psutil  # type: ignore[import-untyped, unused-ignore] # its stubs are a package of their own
+import psutil
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

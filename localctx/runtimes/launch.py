@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-import psutil  # type: ignore[import-untyped, unused-ignore]
+import psutil
 
 from localctx.config import this_machine
 

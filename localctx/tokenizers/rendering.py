@@ -6,11 +6,14 @@ import json
 import subprocess
 import sys
 from contextlib import suppress
+from math import ceil
 from typing import TYPE_CHECKING
 
 import anyio
 from anyio.streams.buffered import BufferedByteReceiveStream
 
+from localctx.core.accounting import Count
+from localctx.core.portions import Kind, portions
 from localctx.tokenizers.chat_template import render
 
 if TYPE_CHECKING:
@@ -18,12 +21,23 @@ if TYPE_CHECKING:
 
     from anyio.abc import Process
 
+    from localctx.core.outgoing import WireMessage
+    from localctx.core.vocabulary import Vocabulary
+    from localctx.ports import Tokenizer
+
 __all__ = ["TemplateProgram"]
 
 _SECONDS = 10.0
 _MOST_MEMORY = 2 << 30
 _MOST_LINE = 1 << 28
 """What one render may take: time, address space, and bytes of its answer."""
+
+
+_MEDIA = {Kind.IMAGE, Kind.AUDIO, Kind.FILE}
+
+_OFF, _ERROR = 4, 0.01
+"""Tokens, and the share, by which a prompt that Jinja2 renders may be off from a server's: of the texts that 71 templates made
+of 59 lists nine in ten were the same, and most others differed in a thought that is opened or closed."""
 
 
 class TemplateProgram:
@@ -48,6 +62,23 @@ class TemplateProgram:
             return await self._answer(json.dumps(asked).encode() + b"\n")
         await self.close()
         return None
+
+    async def count(
+        self,
+        tokenizer: Tokenizer,
+        vocabulary: Vocabulary,
+        messages: Sequence[WireMessage],
+        tools: Sequence[WireMessage] = (),
+    ) -> Count | None:
+        """The tokens of a request as the template of a model's file renders it; None where that cannot be said."""
+        if any(portion.kind in _MEDIA for message in messages for portion in portions(message)):
+            return None
+        template = vocabulary.chat_template(tools=bool(tools))
+        prompt = await self.render(template, messages, tools, bos=vocabulary.bos, eos=vocabulary.eos)
+        if prompt is None:
+            return None
+        tokens = tokenizer.rendered(prompt)
+        return Count(tokens, _OFF + ceil(tokens * _ERROR), f"{tokenizer.how} and chat template")
 
     async def _answer(self, line: bytes) -> str | None:
         if self._process is None or self._answers is None:

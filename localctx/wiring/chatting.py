@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from localctx.core.events import Event
     from localctx.ports import Counter, Journal, Prober
 
-__all__ = ["answering", "connect", "model_at", "open_chat"]
+__all__ = ["answering", "connect", "open_chat", "reached"]
 
 
 @asynccontextmanager
@@ -127,20 +127,35 @@ async def _connection(
         if not _means_embedded(given):
             emit(Notice("embedded", "no server answers at the usual addresses: using the embedded runtime"))
         async with started(given, progress) as inside:
-            _, model = await model_at(inside, "", given, emit)
+            _, model = await _model_at(inside, "", given, emit)
             inside.model = model.id
             yield inside, model, embedded.version()
         return
+    async with reached(given, url, emit) as (runtime, model, report):
+        yield (
+            runtime,
+            await runtime.settle_window() if isinstance(runtime, OllamaServer) else model,
+            report.version,
+        )
+
+
+@asynccontextmanager
+async def reached(
+    given: Settings, url: str, emit: Callable[[Event], None]
+) -> AsyncIterator[tuple[Talking, ModelReport, ServerReport]]:
+    """A server with the model that the settings name, once it is loaded; closed at the end.
+
+    Raises what is wrong with the server, or `ModelMissing`.
+    """
     target = detector(given, url)
     try:
-        report, model = await model_at(target, given.model or "", given, emit)
+        report, model = await _model_at(target, given.model or "", given, emit)
     finally:
         await target.close()
     runtime = runtime_of(given, report)
     runtime.model = model.id
     try:
-        settled = await runtime.settle_window() if isinstance(runtime, OllamaServer) else model
-        yield runtime, settled, report.version
+        yield runtime, model, report
     finally:
         await runtime.close()
 
@@ -184,7 +199,7 @@ def _tried(report: ServerReport) -> str:
     return "has " + (", ".join(model.id for model in report.models) or "no model")
 
 
-async def model_at(
+async def _model_at(
     target: Prober, name: str, given: Settings, emit: Callable[[Event], None]
 ) -> tuple[ServerReport, ModelReport]:
     """A server and the model on it, once that is loaded. Raises what is wrong with the server, or `ModelMissing`."""

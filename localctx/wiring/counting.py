@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.util import find_spec
-from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,9 +14,7 @@ import anyio.to_thread
 from msgspec import structs
 
 from localctx.app.count import Means
-from localctx.core.accounting import Count
 from localctx.core.events import Notice
-from localctx.core.portions import Kind, portions
 from localctx.core.window import EffectiveWindow, reconcile
 from localctx.errors import LocalctxError, MissingExtra, Misuse, NothingFound
 from localctx.hardware import ollama
@@ -27,21 +24,18 @@ from localctx.tokenizers.counting import by_tokenizer
 from localctx.tokenizers.estimate import ClassEstimate, SeedCounter, SeedRatio
 from localctx.tokenizers.remote import RemoteTokenizer
 from localctx.tokenizers.rendering import TemplateProgram
-from localctx.wiring.chatting import answering, model_at
+from localctx.wiring.chatting import answering, reached
 from localctx.wiring.inside import PREFIX, cold
 from localctx.wiring.places import model_store, pins
-from localctx.wiring.probing import detector, runtime_of
 from localctx.wiring.vocabularies import encoded, ollama_tokenizer, tokenizer_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncIterator, Callable
 
     from localctx.config import Settings
     from localctx.core.events import Event
-    from localctx.core.outgoing import WireMessage
-    from localctx.core.vocabulary import Vocabulary
     from localctx.core.window import ModelReport
-    from localctx.ports import Counter, Tokenizer
+    from localctx.ports import Counter
     from localctx.wiring.probing import Talking
 
 __all__ = ["Footing", "counting"]
@@ -62,8 +56,8 @@ class Footing:
 async def counting(given: Settings, emit: Callable[[Event], None], counter: str = "auto") -> AsyncIterator[Footing]:
     """What there is to count with, best first: the server that has the model, the model's file, tiktoken, an estimate.
 
-    `counter` may be `estimate` or `baseline` (the seed's) instead, whatever there is. Loads no model. Raises what is wrong with a server
-    that was named, or with a file.
+    `counter` may be `estimate` or `baseline` (the seed's) instead, whatever there is. Loads no model. Raises what is
+    wrong with a server that was named, or with a file.
     """
     async with _best(given, emit) as footing:
         match counter:
@@ -86,18 +80,9 @@ async def _best(given: Settings, emit: Callable[[Event], None]) -> AsyncIterator
         finally:
             await program.close()
         return
-    target = detector(given, url)
-    try:
-        report, model = await model_at(target, given.model or "", given, emit)
-    finally:
-        await target.close()
-    runtime = runtime_of(given, report)
-    runtime.model = model.id
-    try:
+    async with reached(given, url, emit) as (runtime, model, report):
         means = await _by_server(runtime, model, emit)
         yield Footing(means, model.id, report.runtime, report.url, model.window)
-    finally:
-        await runtime.close()
 
 
 async def _somewhere(given: Settings) -> str | None:
@@ -175,36 +160,10 @@ def _by_file(path: Path, emit: Callable[[Event], None], program: TemplateProgram
         why = "its kind was never compared with llama.cpp's" if find_spec("tokenizers") else str(_LACKING)
         emit(Notice("no-vocabulary", f"the vocabulary of {path.name} cannot be used ({why}): this is an estimate"))
         return Means(ClassEstimate())
-    return Means(by_tokenizer(tokenizer), whole=partial(_rendered, program, tokenizer, vocabulary))
+    return Means(by_tokenizer(tokenizer), whole=partial(program.count, tokenizer, vocabulary))
 
 
 _LACKING = MissingExtra("gguf", "tokenizers jinja2", "it")
-
-
-async def _rendered(
-    program: TemplateProgram,
-    tokenizer: Tokenizer,
-    vocabulary: Vocabulary,
-    messages: Sequence[WireMessage],
-    tools: Sequence[WireMessage],
-) -> Count | None:
-    """The tokens of a request as the template in a model's file renders it; None where that cannot be done here."""
-    if any(portion.kind in _MEDIA for message in messages for portion in portions(message)):
-        return None
-    template = vocabulary.chat_template(tools=bool(tools))
-    prompt = await program.render(template, messages, tools, bos=vocabulary.bos, eos=vocabulary.eos)
-    if prompt is None:
-        return None
-    tokens = tokenizer.rendered(prompt)
-    bound = _TEMPLATE_OFF + ceil(tokens * _TEMPLATE_ERROR)
-    return Count(tokens, bound, f"{tokenizer.how} and chat template")
-
-
-_MEDIA = {Kind.IMAGE, Kind.AUDIO, Kind.FILE}
-
-_TEMPLATE_OFF, _TEMPLATE_ERROR = 4, 0.01
-"""Tokens, and the share, by which a prompt that Jinja2 renders may be off from a server's: of the texts that 71 templates made
-of 59 lists nine in ten were the same, and most others differed in a thought that is opened or closed."""
 
 
 def _encoded(model: str, emit: Callable[[Event], None]) -> Counter:

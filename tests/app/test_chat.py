@@ -196,6 +196,23 @@ async def test_without_rungs_a_silent_cut_is_told_and_the_answer_kept(talk: Star
         assert len(it.turns) == 2
 
 
+async def test_a_report_of_more_than_the_window_holds_spoils_nothing(talk: Start) -> None:
+    async with talk(Fake(n_ctx=4096, reply=answering("Understood."))) as it:
+        await it.chat.ask(piece(0))
+        known = it.chat.meter.calibration
+        it.fake.fault = "boasts"
+        await it.chat.ask(piece(1))
+        assert [event.code for event in it.of(Notice)] == ["odd-report"]
+        assert it.chat.meter.calibration.rates == known.rates, "it teaches nothing"
+        assert it.chat.last_used < 1_000
+        it.fake.fault = None
+        await it.chat.ask(piece(2))
+        assert it.of(UsageReported)[-1].expected.tokens < 1_000
+        assert it.of(Truncated) == []
+        assert len(it.turns) == 3, "nothing was asked twice"
+        assert it.chat.engine.budget.window == 4096
+
+
 async def test_a_stream_that_dies_keeps_what_was_said_as_interrupted(talk: Start) -> None:
     async with talk(Fake(reply="one two three four five six seven", fault="die_mid_stream")) as it:
         with pytest.raises(LocalctxError, match="log"):

@@ -14,7 +14,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import takewhile
 from pathlib import Path
@@ -408,6 +408,8 @@ def chat(http: Http) -> Json | None:
         raise RefusedError(400, {"error": error})
     with http.server.free:
         answer = fake.answer(body, prompt)
+        if fake.fault == "boasts":
+            answer = replace(answer, prompt=100_000)
         if body.get("stream"):
             stream(http, answer)
             return None
@@ -503,6 +505,7 @@ FAULTS = (
     *LACKING,
     *("not_http", "truncated_json", "wrong_content_type", "unauthorized", "router", "lying"),
     *("die_mid_stream", "error_mid_stream", "no_finish", "empty", "cut_silently", "drop_after_stream"),
+    "boasts",  # reports far more prompt tokens than its window holds
 )
 
 

@@ -118,8 +118,9 @@ def test_any_text_has_a_size(text: str) -> None:
 
 def test_texts_are_classified_once() -> None:
     counter, text = ClassEstimate(), "a text that is asked for again and again"
-    assert counter.text(text) is not counter.text(text)
-    assert counter._classes(text) is counter._classes(text)
+    assert counter.text(text) == counter.text(text)
+    assert counter.message({"role": "user", "content": text})[: len(classes(text))] == classes(text)
+    assert counter._classes.cache_info().misses == 1
 
 
 def test_the_seed_can_be_had_where_a_counter_is_wanted() -> None:

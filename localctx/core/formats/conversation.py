@@ -78,10 +78,6 @@ class Conversation:
     tools: tuple[WireMessage, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
 
-    def replaced(self) -> int:
-        """How many messages a compaction stands for."""
-        return sum(each.count for each in self.left_out if (each.what, each.why) == ("messages", Why.REPLACED))
-
 
 @dataclass(slots=True)
 class Draft:
