@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from localctx.core.calibration import Calibration
     from localctx.core.checkpoint import Outline
     from localctx.core.journal import Entry
+    from localctx.core.messages import ToolCall
     from localctx.core.outgoing import WireMessage
     from localctx.core.window import ServerReport
 
@@ -54,11 +55,15 @@ class Delta:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The end of a complete reply: the server's finish reason, and what it reported."""
+    """The end of a complete reply: the server's finish reason, what it reported, and the calls that the model made.
+
+    `calls` is empty where a server's calls could not be read; `called_tools` tells of those as well.
+    """
 
     reason: str
     usage: Usage
     called_tools: bool = False
+    calls: tuple[ToolCall, ...] = ()
 
 
 Piece: TypeAlias = Delta | Finished
