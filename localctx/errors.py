@@ -15,6 +15,7 @@ A message gives the number, its source and the next step, in one line. `exit_cod
     +-- ServerFailed             1  the server answered with an error or died
     |   +-- ServerLoading        1  the model was still loading when patience ended
     |   +-- PromptRefused        1  the server says that the prompt is too long
+    |   +-- ToolsRefused         1  the server cannot call tools with this model
     +-- JournalDamaged           1  a journal cannot be read further
     +-- FetchFailed              1  a model could not be fetched
 """
@@ -36,6 +37,7 @@ __all__ = [
     "ServerFailed",
     "ServerLoading",
     "StoreUnusable",
+    "ToolsRefused",
     "Unauthorized",
     "Unreachable",
 ]
@@ -119,6 +121,10 @@ class PromptRefused(ServerFailed):
     def __init__(self, message: str, limit: int | None, prompt: int | None = None) -> None:
         super().__init__(message)
         self.limit, self.prompt = limit, prompt
+
+
+class ToolsRefused(ServerFailed):
+    """The server refuses a request because tools are offered in it."""
 
 
 class JournalDamaged(LocalctxError):
