@@ -32,6 +32,10 @@ Runtime = Literal["llama-server", "ollama", "vllm", "sglang", "lmstudio", "opena
 """The runtimes that can be named; `openai` is any OpenAI-compatible server."""
 
 
+Tools = Literal["session", "none"]
+"""What a model is offered to call: what reaches the whole session, or nothing."""
+
+
 class Thresholds(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """When the rungs are due, as shares of the window; None leaves the default."""
 
@@ -51,11 +55,13 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     temperature: float | None = None
     system: str | None = None
     policy: str | None = None
+    tools: Tools | None = None
+    max_steps: int | None = None
     api_key_env: str | None = None
     thresholds: Thresholds | None = None
 
 
-_SIZES = ("num_ctx", "max_context_tokens", "max_tokens")
+_SIZES = ("num_ctx", "max_context_tokens", "max_tokens", "max_steps")
 _MOST_TOKENS = 2**31 - 1
 """The largest number that a server can hold."""
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 
     from localctx.core.accounting import Count, Makeup, Usage
     from localctx.core.calibration import Calibration
@@ -14,19 +14,24 @@ if TYPE_CHECKING:
     from localctx.core.journal import Entry
     from localctx.core.messages import ToolCall
     from localctx.core.outgoing import WireMessage
+    from localctx.core.recall import Document, Found
+    from localctx.core.results import Provenance
     from localctx.core.window import ServerReport
 
 __all__ = [
     "Counter",
     "Delta",
     "Finished",
+    "Index",
     "Journal",
+    "Outcome",
     "Piece",
     "Prober",
     "Request",
     "Runtime",
     "ServerCounter",
     "Tokenizer",
+    "Tool",
 ]
 
 
@@ -167,12 +172,81 @@ class Runtime(Prober, ServerCounter, Protocol):
 
 
 class Journal(Protocol):
-    """Where what happened is kept. An entry is on disk before it counts."""
+    """Where what happened is kept. An entry is on disk before it counts, or `trouble` says why it is not."""
 
-    def entries(self) -> Sequence[Entry]:
-        """All entries so far, in order."""
+    @property
+    def name(self) -> str | None:
+        """The session's name; None where nobody can go on with it."""
+        ...
+
+    @property
+    def trouble(self) -> str:
+        """Why what happened lately is not on disk; empty where it is, or was never to be."""
+        ...
+
+    @property
+    def last_seq(self) -> int:
+        """The number of the last entry; 0 before the first."""
+        ...
+
+    def entries(self) -> Iterable[Entry]:
+        """All entries so far, in order; to be gone through as often as wanted. Raises `JournalDamaged`."""
         ...
 
     def append(self, kind: str, body: Mapping[str, object], *, sync: bool = False) -> Entry:
-        """Writes one entry; `sync` waits until it would survive a power failure. Raises `StoreUnusable`."""
+        """Writes one entry; `sync` waits until it would survive a power failure."""
+        ...
+
+    def whole(self, entry: Entry) -> str | None:
+        """What a tool returned, where the message of its result holds less; None as well where that is gone."""
+        ...
+
+    def shrink(self, pointed_at: Iterable[int]) -> int:
+        """Removes the oldest bodies of results where they take more than they may, none of the lines in `pointed_at`.
+
+        How many went.
+        """
+        ...
+
+
+class Index(Protocol):
+    """What finds lines of a journal by their words; whatever is wrong with its file, it works."""
+
+    @property
+    def through(self) -> int:
+        """The last line of the journal that is in it; 0 where nothing is."""
+        ...
+
+    def add(self, documents: Iterable[Document], through: int) -> None:
+        """Takes in what came up to line `through`."""
+        ...
+
+    def search(self, query: str) -> list[Found]:
+        """The best matches first; any text is a query."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a call came to: the whole text, and where it comes from if nobody here wrote it. `error: ` begins a failure."""
+
+    text: str
+    provenance: Provenance | None = None
+
+
+class Tool(Protocol):
+    """Something that a model may call."""
+
+    @property
+    def name(self) -> str:
+        """What the model calls it."""
+        ...
+
+    @property
+    def schema(self) -> WireMessage:
+        """What a request says of it, as the OpenAI dialect has it."""
+        ...
+
+    async def run(self, arguments: Mapping[str, object]) -> Outcome:
+        """Does it. Raises `ValueError`, worded for the model, where the arguments are of no use."""
         ...

@@ -4,44 +4,59 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
+from localctx.app.calls import RESULTS_SHARE, Caller
 from localctx.app.compaction import Engine
 from localctx.app.meter import Meter
 from localctx.app.patience import while_loading
 from localctx.app.session import Session
-from localctx.core.accounting import Sight, plausible, sight
+from localctx.app.tools.toolbox import Toolbox
+from localctx.core.accounting import Sight, head, plausible, sight
+from localctx.core.checkpoint import summary_cap
 from localctx.core.events import Notice, Text, Thinking, Truncated, TurnEnded, UsageReported, WindowProbed
 from localctx.core.ladder import Rung, fills, least, unseen
 from localctx.core.messages import History, Turn, plain
 from localctx.core.outgoing import defects, outgoing
+from localctx.core.transcript import called
 from localctx.core.window import Budget, EffectiveWindow, ModelReport, Reading, Source, assume, reread
-from localctx.errors import DoesNotFit, LocalctxError, PromptRefused, ServerFailed, ServerLoading
+from localctx.core.work import preamble
+from localctx.errors import DoesNotFit, LocalctxError, PromptRefused, ServerFailed, ServerLoading, ToolsRefused
 from localctx.ports import Delta, Finished, Request
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from localctx.core.accounting import Count
     from localctx.core.calibration import Calibration
     from localctx.core.events import Event
     from localctx.core.journal import Entry
     from localctx.core.ladder import Policy
-    from localctx.ports import Counter, Journal, Runtime
+    from localctx.core.messages import ToolCall
+    from localctx.core.work import WorkState
+    from localctx.ports import Counter, Journal, Runtime, Tool
 
-__all__ = ["Chat", "Wishes"]
+__all__ = ["MOST_STEPS", "Chat", "Wishes"]
 
 _FEW = 64
 """A reply with room for fewer tokens than this deserves a warning."""
 
 
+MOST_STEPS = 50
+"""How often a turn may call tools where nobody says it: enough for work, and an end for a model that goes in circles."""
+
+
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """What the user asked of replies: the longest one in tokens, and the temperature; None leaves it to the server."""
+    """What the user asked of replies: the longest one in tokens, and the temperature; None leaves it to the server.
+
+    `max_steps` is how often in a turn the model may call tools and be asked again.
+    """
 
     max_tokens: int | None = None
     temperature: float | None = None
+    max_steps: int = MOST_STEPS
 
 
 class Chat:
@@ -59,14 +74,23 @@ class Chat:
         system: str = "",
         wishes: Wishes = Wishes(),
         calibration: Calibration | None = None,
+        on_work: Callable[[WorkState], None] = lambda _state: None,
     ) -> None:
-        self.runtime, self.session, self.wishes, self._emit = runtime, Session(journal), wishes, emit
+        self.runtime, self.session, self.wishes, self._emit = runtime, Session(journal, emit, on_work), wishes, emit
         self.meter = Meter(runtime, counter, calibration)
         self.window: EffectiveWindow = assume(report.window)
         self.model, self._stated = report.id, report.window.tokens
         self.last_used = self._whole = 0
         self._doubted, self._low = False, 0
         self.engine = Engine(self.session, runtime, self.meter, policy, self._budget(), emit)
+        self._caller = Caller(self.session, self._results_room, self.meter.size, emit)
+        self._nudge = self._recovered() if self.session.history.messages() else ""
+        self._introduce(runtime, report)
+        self._begin_with(system)
+
+    def _introduce(self, runtime: Runtime, report: ModelReport) -> None:
+        """Says whose window this is, and what about it is not as it was asked for."""
+        emit = self._emit
         emit(WindowProbed(self.window, runtime.kind, runtime.url, report.id))
         self.session.note("window", tokens=self.window.tokens, confidence=self.window.confidence, model=report.id)
         for pin in (each for each in self.window.readings if each.source is Source.PINNED):
@@ -84,17 +108,50 @@ class Chat:
                     f"nobody states the window of {report.id}: assuming {self.window.tokens:,} tokens; pass --num-ctx to say it",
                 )
             )
-        if self.session.history.turns:
-            emit(Notice("continued", f"going on with {self.session.history.messages()} messages of this session"))
+
+    def _begin_with(self, system: str) -> None:
+        """Says the system's words, unless this goes on with a session that has its own."""
+        if self.session.history.messages():
+            text = f"going on with {self.session.history.messages()} messages of this session"
+            self._emit(Notice("continued", text))
         if system and self.session.history == History():
             self.session.add({"role": "system", "content": system})
         elif system and system not in [plain(message.content) for message in self.session.history.system]:
-            emit(
+            self._emit(
                 Notice(
                     "system-kept",
                     "this session keeps the system prompt that it began with; start a new one to change it",
                 )
             )
+
+    def _recovered(self) -> str:
+        """What a resumed run reads with its first request: the work state, as claims."""
+        most = min(summary_cap(self.engine.budget.window), _MOST_RECOVERED)
+        return preamble(self.session.history.work, most, self.meter.size)
+
+    def offer(self, tools: Sequence[Tool]) -> None:
+        """Lets the model call these tools from the next request on."""
+        self._caller.tools = Toolbox(tools)
+        self.meter.tools = self._caller.tools.schemas
+        self.meter.void()
+
+    def fit(self, text: str) -> str:
+        """As much of the beginning of a text as one result may take."""
+        return head(text, self._results_room() * 9 // 10, self.meter.size)
+
+    def _results_room(self) -> int:
+        return int(self.engine.budget.prompt * RESULTS_SHARE)
+
+    def undo(self) -> str | None:
+        """Takes back the last turn, and a compaction that came of it; what the user had said, None where nothing was."""
+        said = self.session.undo()
+        self.meter.void()
+        return said
+
+    def clear_work(self) -> None:
+        """Forgets the work state, also in the checkpoint."""
+        self.session.work(None)
+        self.meter.void()
 
     def _budget(self) -> Budget:
         return Budget.of(
@@ -108,16 +165,28 @@ class Chat:
         then is kept as interrupted. Words that do not fit, or are stopped before any answer, are taken back.
         """
         await self._look_again()
+        self.session.answer_pending()
         asked = self.session.add({"role": "user", "content": text}, sync=True)
         try:
             used = await self.engine.measure()
             if used.upper > self.engine.budget.prompt:
                 await self._refuse_what_never_fits()
-            await self._answer(await self.engine.settle(used))
+            await self._turn(await self.engine.settle(used))
         except (DoesNotFit, asyncio.CancelledError):
             if self._is_unanswered(asked):
                 self._withdraw(asked)
             raise
+
+    async def _turn(self, used: Count) -> None:
+        """Answers, and runs the calls that it asks for, until there are none, or there were enough."""
+        for _ in range(self.wishes.max_steps):
+            await self._answer(used)
+            if not (calls := self.session.pending):
+                return
+            await self._caller.answer(calls)
+            used = await self.engine.settle()
+        text = f"step limit reached ({self.wishes.max_steps}): say 'continue' to go on, or pass a larger --max-steps"
+        self._emit(Notice("step-limit", text))
 
     def _withdraw(self, since: Entry) -> None:
         self.session.withdraw(since)
@@ -158,7 +227,7 @@ class Chat:
         """
         again = bool(self.engine.policy.rungs)
         try:
-            seen = await self._reply(used, again=again)
+            seen = await self._with_or_without_tools(used, again=again)
             if seen is Sight.DOUBTFUL and again:
                 seen = await self._reply(used, again=again)
             if seen is Sight.WHOLE or not again:
@@ -172,6 +241,17 @@ class Chat:
             raise DoesNotFit(
                 f"{refused}; it was refused again at {used.tokens:,} tokens: pass a smaller --max-context"
             ) from refused
+
+    async def _with_or_without_tools(self, used: Count, *, again: bool) -> Sight:
+        """One reply; where the server takes no tools with this model, from now on without them."""
+        try:
+            return await self._reply(used, again=again)
+        except ToolsRefused as refused:
+            if not self.meter.tools:
+                raise
+            self.offer(())
+            self._emit(Notice("no-tools", f"{refused}; going on without tools"))
+            return await self._reply(await self.engine.measure(), again=again)
 
     async def _believe(self, refused: PromptRefused, used: Count) -> Count:
         """Goes by what a refusal says, and makes room for it."""
@@ -201,8 +281,16 @@ class Chat:
             f"and takes a prompt of {budget.max_prompt:,}: shorten it, or {step}"
         )
 
+    def _nudged(self, used: Count) -> Count:
+        """The count with the nudge, which stays away where it would take what is kept for the reply."""
+        nudged = replace(used, tokens=used.tokens + self.meter.size(self._nudge)) if self._nudge else used
+        if nudged.upper <= self.engine.budget.prompt:
+            return nudged
+        self._nudge = ""
+        return used
+
     def _request(self, used: Count) -> Request:
-        messages, budget = outgoing(self.session.history), self.engine.budget
+        messages, budget = outgoing(self.session.history, nudge=self._nudge), self.engine.budget
         room = budget.reply(used.upper, self.wishes.max_tokens or max(budget.window // _REPLY_SHARE, 1))
         if room < 1:
             raise self._too_long(used)
@@ -210,10 +298,11 @@ class Chat:
             raise LocalctxError(f"this is a defect of localctx: the list to send is not valid ({'; '.join(found)})")
         if room < min(_FEW, self.wishes.max_tokens or _FEW):
             self._emit(Notice("little-room", f"only {room} tokens of {budget.window:,} are left for the reply"))
-        return Request(messages, room, temperature=self.wishes.temperature)
+        return Request(messages, room, self.meter.tools, temperature=self.wishes.temperature)
 
     async def _reply(self, used: Count, *, again: bool) -> Sight:
         """One request and its reply, which is taken back where it is to be asked `again`: not all was seen, or perhaps not."""
+        used = self._nudged(used)
         request = self._request(used)
         through = self.session.history.last_seq
         said, thought = list[str](), list[str]()
@@ -221,16 +310,16 @@ class Chat:
             end = await self._stream(request, said, thought)
         except BaseException as error:
             if said or thought:
-                self._keep(said, thought, complete=False)
+                self._keep(said, thought, (), complete=False)
                 if isinstance(error, PromptRefused):
                     raise ServerFailed(f"{error} (in the middle of its reply, which is kept)") from error
             raise
-        kept = self._keep(said, thought, complete=True)
+        kept = self._keep(said, thought, end.calls, complete=True)
         seen = await self._account(request, used, end, through, again=again)
         if seen is not Sight.WHOLE and again:
             self._withdraw(kept)
             return seen
-        if end.usage.completion and not thought and seen is Sight.WHOLE:
+        if end.usage.completion and not thought and not end.calls and seen is Sight.WHOLE:
             self.meter.replied("".join(said), end.usage.completion, kept.seq)
         if end.reason == "length":
             self._emit(
@@ -266,10 +355,12 @@ class Chat:
             said.append(piece.text)
             self._emit(Text(piece.text))
 
-    def _keep(self, said: list[str], thought: list[str], *, complete: bool) -> Entry:
+    def _keep(self, said: list[str], thought: list[str], calls: Sequence[ToolCall], *, complete: bool) -> Entry:
         message: dict[str, object] = {"role": "assistant", "content": "".join(said)}
         if thought:
             message["reasoning_content"] = "".join(thought)
+        if calls:
+            message["tool_calls"] = [called(call) for call in calls]
         return self.session.add(message, complete=complete, sync=True)
 
     async def _account(self, request: Request, expected: Count, end: Finished, through: int, *, again: bool) -> Sight:
@@ -288,8 +379,10 @@ class Chat:
             seen = self._doubt(expected, reported)
         elif reported:
             self._whole = max(self._whole, reported)
-            self.meter.measured(reported, through)
             believed = reported
+            if not self._nudge:
+                self.meter.measured(reported, through)
+        self._nudge = ""
         self.last_used = believed + min(end.usage.completion or 0, request.max_tokens)
         return seen
 
@@ -322,6 +415,9 @@ class Chat:
         self.window = reread(self.window, Reading(Source.MEASURED, limit, why))
         self.engine.budget = self._budget()
 
+
+_MOST_RECOVERED = 2_000
+"""The tokens of what a resumed run reads first (seed)."""
 
 _MOST_OFF = 4
 """How many times what we thought a refused prompt may be, to be learned from."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -65,8 +65,9 @@ class Engine:
         taken = frozenset[Rung]()
         used = used or await self.measure()
         while (rung := self._due(used, taken, force=force and not taken)) is not None:
+            why = "the server refused the request" if force and not taken else self._why(rung, used)
             taken |= {rung}
-            if await self._take(rung, used):
+            if await self._take(rung, used, why):
                 used = await self.measure()
         self._warn(used)
         return used
@@ -74,7 +75,7 @@ class Engine:
     async def compact(self) -> bool:
         """Compacts now, due or not; False where nothing is old enough to be worth it."""
         self._failures = self._stuck_at = 0
-        return await self._take(Rung.COMPACT, await self.measure())
+        return await self._take(Rung.COMPACT, await self.measure(), "it was asked for")
 
     async def measure(self) -> Count:
         """The prompt that the history makes now."""
@@ -91,13 +92,17 @@ class Engine:
             return Rung.COMPACT if at.compactable > 0 else Rung.TRIM
         return next_rung(at, self.budget, self.policy, taken)
 
+    def _why(self, rung: Rung, used: Count) -> str:
+        share = used.tokens * 100 // self.budget.window
+        return f"{share}% of {self.budget.window:,} tokens were used; due at {self.policy.threshold(rung):.0%}"
+
     def _warn(self, used: Count) -> None:
         due = used.tokens > self.budget.due(self.policy.warn) and Rung.WARN in self.policy.rungs
         if due and not self._warned:
             self.emit(PressureRaised(used.tokens, self.budget.window))
         self._warned = due
 
-    async def _take(self, rung: Rung, used: Count) -> bool:
+    async def _take(self, rung: Rung, used: Count, why: str) -> bool:
         """Takes one rung from begin to commit; False where it would change nothing worth it."""
         before, started = self.session.history, monotonic()
         size = self.meter.sizer(before, used)
@@ -110,12 +115,13 @@ class Engine:
         if effect is None:
             self.session.abort(begun, how)
             return False
-        self.session.commit(effect, begun)
+        after = apply(before, effect)
+        sizes = used.tokens, history_size(after, size), before.messages(), after.messages()
+        taken = RungTaken(rung, how, *sizes, monotonic() - started)
+        self.session.commit(effect, begun, {**asdict(taken), "why": why})
         self.meter.void()
         self._stuck_at = 0
-        after = self.session.history
-        left, seconds = history_size(after, size), monotonic() - started
-        self.emit(RungTaken(rung, how, used.tokens, left, before.messages(), after.messages(), seconds))
+        self.emit(taken)
         return True
 
     async def _effect(self, rung: Rung, used: Count, size: Callable[[str], int]) -> tuple[Effect | None, str]:

@@ -38,7 +38,7 @@ class Meter:
         calibration: Calibration | None = None,
         tools: Sequence[WireMessage] = (),
     ) -> None:
-        self._runtime, self._counter, self._tools = runtime, counter, tools
+        self._runtime, self._counter, self.tools = runtime, counter, tools
         self.calibration = calibration or counter.prior
         self._ledger, self._source = Ledger(), ""
 
@@ -47,7 +47,7 @@ class Meter:
         rough = self.rough(history)
         if self._ledger.measured and rough.upper < enough_below:
             return rough
-        exact = await self._runtime.count(outgoing(history), self._tools)
+        exact = await self._runtime.count(outgoing(history), self.tools)
         if exact is None:
             return rough
         self.measured(exact.tokens, history.last_seq, "count")
@@ -64,9 +64,13 @@ class Meter:
             new = replace(new, how=f"last measure and {new.how}")
         return replace(new, tokens=new.tokens + self._ledger.measured)
 
-    async def exact(self, messages: list[WireMessage]) -> Count:
-        """The server's own count of a list on its own, or the calibrated one where it has none."""
-        return await self._runtime.count(messages, self._tools) or self.alone(messages)
+    async def exact(self, messages: list[WireMessage], *, offered: bool = True) -> Count:
+        """The server's own count of a list on its own, or the calibrated one where it has none.
+
+        `offered`: with the tools that the conversation offers.
+        """
+        tools = self.tools if offered else ()
+        return await self._runtime.count(messages, tools) or self.alone(messages)
 
     def alone(self, messages: Iterable[WireMessage]) -> Count:
         """The tokens of a list on its own by what was learned so far, whatever was measured of this history."""
@@ -81,6 +85,10 @@ class Meter:
             return used.tokens / max(history_size(history, size), 1)
 
         return lambda text: ceil(size(text) * scale())
+
+    def size(self, text: str) -> int:
+        """About how many tokens a text takes, by what was learned so far."""
+        return self.calibration.count(self._counter.text(text), self._how).tokens
 
     def measured(self, tokens: int, through: int, source: str = "report") -> None:
         """Takes what a server says the prompt is that ends at line `through`; it must be known to be of all of it.
@@ -139,7 +147,7 @@ class Meter:
         return f"calibrated {self._counter.how}" if self.calibration.reports else self._counter.how
 
     def _makeup(self, messages: Iterable[WireMessage]) -> Makeup:
-        return added((self._counter.frame(self._tools), *map(self._counter.message, messages)))
+        return added((self._counter.frame(self.tools), *map(self._counter.message, messages)))
 
 
 def _wire(leaf: Leaf) -> WireMessage:

@@ -146,6 +146,9 @@ def say(event: e.Event) -> None:
         note(line)
 
 
+_CALL_WIDTH = 100
+
+
 def _line(event: e.Event) -> str:
     """What a person is told of an event, or nothing."""
     match event:
@@ -157,6 +160,10 @@ def _line(event: e.Event) -> str:
             return f"context window {used * 100 // window}% full ({used:,} of {window:,} tokens): compacting"
         case e.RungTaken():
             return _rung_line(event)
+        case e.ToolCalled(_, name, arguments):
+            return textwrap.shorten(f"{name} {arguments}", _CALL_WIDTH, placeholder=" ...")
+        case e.ToolAnswered(_, name, _, shown) if shown.startswith("error:"):
+            return textwrap.shorten(f"{name}: {shown}", _CALL_WIDTH, placeholder=" ...")
         case e.Truncated():
             return _truncated_line(event)
         case e.Notice(_, text):
@@ -209,7 +216,14 @@ def _event(kind: str, **fields: object) -> dict[str, object]:
     return {"type": kind, "at": datetime.now(UTC).isoformat(timespec="milliseconds"), **fields}
 
 
-_TYPES = {e.PressureRaised: "pressure", e.RungTaken: "rung", e.RungBegun: "rung-begun", e.TurnEnded: "turn"}
+_TYPES = {
+    e.PressureRaised: "pressure",
+    e.RungTaken: "rung",
+    e.RungBegun: "rung-begun",
+    e.ToolCalled: "tool_call",
+    e.ToolAnswered: "tool_result",
+    e.TurnEnded: "turn",
+}
 
 
 def _as_object(event: e.Event) -> dict[str, object]:

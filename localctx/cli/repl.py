@@ -11,6 +11,7 @@ from prompt_toolkit.completion import WordCompleter
 from prompt_toolkit.history import InMemoryHistory
 
 from localctx.cli.render import context_picture, note, out, window_text
+from localctx.core.work import lines
 from localctx.errors import LocalctxError, StoreUnusable
 
 if TYPE_CHECKING:
@@ -49,7 +50,9 @@ async def talk(chat: Chat, render: Renderer) -> None:
 async def _answer(chat: Chat, render: Renderer, line: str) -> None:
     try:
         if line.startswith("/"):
-            await _COMMANDS.get(line.split(maxsplit=1)[0], _unknown)(chat, render)
+            words = line.split()
+            known = _COMMANDS.get(" ".join(words[:2])) or _COMMANDS.get(words[0], _unknown)
+            await known(chat, render)
         else:
             await chat.ask(line)
     except StoreUnusable:
@@ -109,9 +112,24 @@ async def _compact(chat: Chat, _render: Renderer) -> None:
         note("nothing is old enough to be worth compacting")
 
 
+async def _undo(chat: Chat, _render: Renderer) -> None:
+    said = chat.undo()
+    note("nothing was said yet" if said is None else f"taken back: {' '.join(said.split())[:_SHOWN]}")
+
+
+async def _work(chat: Chat, _render: Renderer) -> None:
+    for line in lines(chat.session.history.work) or ("nothing is recorded yet",):
+        out(line)
+
+
+async def _work_clear(chat: Chat, _render: Renderer) -> None:
+    chat.clear_work()
+    note("the work state is empty")
+
+
 async def _help(_chat: Chat, _render: Renderer) -> None:
     for name, what in _HELP.items():
-        out(f"{name:<10} {what}")
+        out(f"{name:<12} {what}")
 
 
 async def _unknown(_chat: Chat, _render: Renderer) -> None:
@@ -121,8 +139,21 @@ async def _unknown(_chat: Chat, _render: Renderer) -> None:
 _HELP = {
     "/context": "what fills the window, and where its size comes from",
     "/compact": "compact now",
+    "/undo": "take back your last message and all that came of it",
+    "/work": "what the model recorded of where the work stands",
+    "/work clear": "forget that",
     "/help": "this list",
     "/exit": "leave (the session stays: localctx run --continue)",
 }
 
-_COMMANDS = {"/context": _context, "/compact": _compact, "/help": _help, "/exit": _unknown}
+_COMMANDS = {
+    "/context": _context,
+    "/compact": _compact,
+    "/undo": _undo,
+    "/work": _work,
+    "/work clear": _work_clear,
+    "/help": _help,
+    "/exit": _unknown,
+}
+
+_SHOWN = 80

@@ -37,6 +37,11 @@ def command(
     policy: Annotated[str | None, typer.Option("--policy", help="How the window is kept: ladder or none.")] = None,
     max_tokens: Annotated[int | None, typer.Option("--max-tokens", help="The longest reply, in tokens.")] = None,
     temperature: Annotated[float | None, typer.Option("--temperature", help="Sampling temperature.")] = None,
+    tools: Annotated[
+        str | None,
+        typer.Option("--tools", help="Tools for the model: session (recall, results, work state) or none."),
+    ] = None,
+    max_steps: Annotated[int | None, typer.Option("--max-steps", help="How often a turn may call tools.")] = None,
     session: Annotated[str | None, typer.Option("--session", help="A session by name; made if it is new.")] = None,
     go_on: Annotated[bool, typer.Option("--continue", help="Go on with the newest session.")] = False,
     resume: Annotated[str | None, typer.Option("--resume", help="Go on with this session.")] = None,
@@ -62,6 +67,8 @@ def command(
         "policy": policy,
         "max_tokens": max_tokens,
         "temperature": temperature,
+        "tools": tools,
+        "max_steps": max_steps,
         "api_key_env": api_key_env,
     }
     given = wiring.settings(flags)

@@ -109,6 +109,13 @@ def sight(expected: Count, reported: int, cut_points: Iterable[int], before: int
     return Sight.CUT if any(abs(reported - cut) <= _NEAR for cut in known) else Sight.DOUBTFUL
 
 
+def head(text: str, tokens: int, size: Callable[[str], int]) -> str:
+    """The beginning of a text that takes at most `tokens` by `size`, one character where not even that does."""
+    while len(text) > 1 and (needed := size(text)) > tokens:
+        text = text[: max(min(len(text) * tokens // needed, len(text) - 1), 1)]
+    return text
+
+
 def head_and_tail(text: str, tokens: int, size: Callable[[str], int], note: str) -> str:
     """The text, or its head and tail around `note`, in at most about `tokens` by `size`."""
     if size(text) <= tokens:

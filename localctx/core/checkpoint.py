@@ -26,6 +26,7 @@ from localctx.core.messages import (
     plain,
 )
 from localctx.core.transcript import FOREIGN
+from localctx.core.work import preamble
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -111,6 +112,8 @@ def _notes(checkpoint: Checkpoint) -> str:
         if items:
             lines.append(f"{'###' if key in _PROGRESS else '##'} {heading}")
             lines += [f"- {item}" for item in items]
+    if checkpoint.work:
+        lines.append(checkpoint.work)
     lines += _facts_lines(checkpoint.facts)
     if checkpoint.author == "machine":
         lines.append(f"- Messages up to #{checkpoint.through} were dropped without a summary by a model.")
@@ -189,7 +192,8 @@ def machine_half(covered: History, through: int, room: int, size: Callable[[str]
     sections = dict(old.sections)
     if last := _last_said(covered, size):
         sections["in_progress"] = (last,)
-    return Checkpoint(through, "machine", tuple(sections.items()), facts, words, unsaid, old.shed)
+    work = preamble(covered.work, summary_cap(room) // 2, size)
+    return Checkpoint(through, "machine", tuple(sections.items()), facts, words, unsaid, work, old.shed)
 
 
 _LAST_SAID = 60

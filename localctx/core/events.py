@@ -18,6 +18,8 @@ __all__ = [
     "RungTaken",
     "Text",
     "Thinking",
+    "ToolAnswered",
+    "ToolCalled",
     "Truncated",
     "TurnEnded",
     "UsageReported",
@@ -47,6 +49,25 @@ class Thinking:
     """A piece of the model's reasoning."""
 
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCalled:
+    """The model calls a tool; `arguments` is JSON text as it wrote it, perhaps malformed."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolAnswered:
+    """What a call came to: the `size` of it all in characters, and what the model is shown."""
+
+    id: str
+    name: str
+    size: int
+    shown: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +142,8 @@ Event: TypeAlias = (
     WindowProbed
     | Text
     | Thinking
+    | ToolCalled
+    | ToolAnswered
     | UsageReported
     | PressureRaised
     | RungBegun

@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import TYPE_CHECKING, TypeAlias
 
+from localctx.core.work import WorkState
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -174,8 +176,8 @@ class Facts:
 class Checkpoint:
     """Stands for everything up to journal line `through`. `author` is `model`, or `machine` where no model wrote notes.
 
-    `words` are the user's, the first task first; `unsaid` counts those that found no room. `shed` counts the notes
-    that found none.
+    `words` are the user's, the first task first; `unsaid` counts those that found no room. `work` is the work state as
+    it was. `shed` counts the notes that found no room.
     """
 
     through: int
@@ -184,30 +186,27 @@ class Checkpoint:
     facts: Facts = Facts()
     words: tuple[Words, ...] = ()
     unsaid: int = 0
+    work: str = ""
     shed: int = 0
+
+
+_NO_WORK = WorkState()
 
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """The system's words, an optional checkpoint that stands for older turns, and the turns."""
+    """The system's words, an optional checkpoint that stands for older turns, the turns, and where the work stands."""
 
     system: tuple[Message, ...] = ()
     checkpoint: Checkpoint | None = None
     turns: tuple[Turn, ...] = ()
+    work: WorkState = _NO_WORK
 
     def add(self, item: Item) -> History:
         """The history with one item more, placed where it belongs; every item has a place."""
-        match item:
-            case Message(role="user"):
-                return self._open(item)
-            case Message(role="system" | "developer") if not self.turns and self.checkpoint is None:
-                return replace(self, system=(*self.system, item))
-            case Message():
-                return self._step(Interjection(item))
-            case ToolResult():
-                return self._answer(item)
-            case _:
-                return self._step(item)
+        growing = Growing(self)
+        growing.add(item)
+        return growing.history()
 
     def units(self) -> Iterator[tuple[int, Message | Step]]:
         """Each opening message and each step in order, with the index of its turn: a cut may fall between any two."""
@@ -246,50 +245,61 @@ class History:
         """What ends at or before `cut`, and the rest; the checkpoint goes with the older part, the system with both."""
         older = tuple(kept for turn in self.turns if (kept := _filtered(turn, cut, older=True)) is not None)
         newer = tuple(kept for turn in self.turns if (kept := _filtered(turn, cut, older=False)) is not None)
-        return replace(self, turns=older), History(self.system, None, newer)
+        return replace(self, turns=older), replace(self, checkpoint=None, turns=newer)
 
     def before(self, seq: int) -> History:
         """The history without the items from `seq` on."""
         turns = tuple(kept for turn in self.turns if (kept := _truncated(turn, seq)) is not None)
         return replace(self, system=tuple(m for m in self.system if m.seq < seq), turns=turns)
 
-    def _open(self, message: Message) -> History:
-        if self.turns and not self.turns[-1].steps:
-            last = self.turns[-1]
-            return replace(self, turns=(*self.turns[:-1], replace(last, opening=(*last.opening, message))))
-        return replace(self, turns=(*self.turns, Turn((message,))))
-
-    def _step(self, step: Step) -> History:
-        last = self.turns[-1] if self.turns else Turn()
-        return replace(self, turns=(*self.turns[:-1], replace(last, steps=(*last.steps, step))))
-
-    def _answer(self, result: ToolResult) -> History:
-        cycle = self.turns[-1].steps[-1] if self.turns and self.turns[-1].steps else None
-        if not isinstance(cycle, ToolCycle) or result.call_id not in {call.id for call in cycle.pending}:
-            return self._step(Interjection(Message("tool", result.content, _with_id(result), result.seq)))
-        answered = replace(cycle, results=(*cycle.results, result))
-        last = self.turns[-1]
-        return replace(self, turns=(*self.turns[:-1], replace(last, steps=(*last.steps[:-1], answered))))
-
 
 class Growing:
-    """A history that many items are added to: the turns that are over are not copied for each."""
+    """A history that items are added to, each where it belongs; what is there already is not copied for it."""
 
     def __init__(self, history: History = History()) -> None:
-        self._over = list(history.turns[:-1])
-        self.last = replace(history, turns=history.turns[-1:])
-        """The history without the turns that are over."""
+        last = history.turns[-1] if history.turns else Turn()
+        self._fixed, self._over = replace(history, turns=()), list(history.turns[:-1])
+        self._opening, self._steps = list(last.opening), list(last.steps)
 
     def add(self, item: Item) -> None:
-        """Adds an item as `History.add` does."""
-        self.last = self.last.add(item)
-        if len(self.last.turns) > 1:
-            self._over.append(self.last.turns[0])
-            self.last = replace(self.last, turns=self.last.turns[1:])
+        """Adds an item; every item has a place."""
+        match item:
+            case Message(role="user"):
+                self._open(item)
+            case Message(role="system" | "developer") if self._is_blank():
+                self._fixed = replace(self._fixed, system=(*self._fixed.system, item))
+            case Message():
+                self._steps.append(Interjection(item))
+            case ToolResult():
+                self._answer(item)
+            case _:
+                self._steps.append(item)
+
+    @property
+    def newest(self) -> Step | None:
+        """The last step of the turn that is not over."""
+        return self._steps[-1] if self._steps else None
 
     def history(self) -> History:
         """What it has grown to."""
-        return replace(self.last, turns=(*self._over, *self.last.turns))
+        last = Turn(tuple(self._opening), tuple(self._steps))
+        return replace(self._fixed, turns=(*self._over, *([last] if last != Turn() else [])))
+
+    def _is_blank(self) -> bool:
+        return not (self._over or self._opening or self._steps or self._fixed.checkpoint)
+
+    def _open(self, message: Message) -> None:
+        if self._steps:
+            self._over.append(Turn(tuple(self._opening), tuple(self._steps)))
+            self._opening, self._steps = [], []
+        self._opening.append(message)
+
+    def _answer(self, result: ToolResult) -> None:
+        cycle = self.newest
+        if isinstance(cycle, ToolCycle) and result.call_id in {call.id for call in cycle.pending}:
+            self._steps[-1] = replace(cycle, results=(*cycle.results, result))
+        else:
+            self._steps.append(Interjection(Message("tool", result.content, _with_id(result), result.seq)))
 
 
 def _with_id(result: ToolResult) -> str:

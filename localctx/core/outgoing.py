@@ -6,6 +6,7 @@ the same role joined; every result behind its call; every call answered, if only
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, TypeAlias
 
 from localctx.core.checkpoint import render
@@ -25,10 +26,11 @@ NO_RESULT = "[interrupted: no result]"
 _GO_ON = "(The conversation goes on.)"
 
 
-def outgoing(history: History, *, ask: str = "") -> list[WireMessage]:
+def outgoing(history: History, *, ask: str = "", nudge: str = "") -> list[WireMessage]:
     """The wire messages of a history, repaired where a server would refuse them.
 
     `ask` is one more text from the user, at the end of the list: joined to the last user message where that is last.
+    `nudge` is a text that stands at the end of the last message, whoever's that is, and is never stored.
     """
     messages: list[WireMessage] = []
     system = "\n\n".join(text for message in history.system if (text := plain(message.content)))
@@ -41,6 +43,8 @@ def outgoing(history: History, *, ask: str = "") -> list[WireMessage]:
         _emit(messages, unit, last=index == len(units) - 1 and not ask)
     if ask:
         _push(messages, {"role": "user", "content": ask})
+    if nudge and messages:
+        messages[-1] = {**messages[-1], "content": _joined(messages[-1].get("content"), nudge)}
     return messages
 
 
@@ -81,10 +85,26 @@ def _assistant(unit: Said | ToolCycle) -> WireMessage:
     message = _wire(write(unit))
     kept: WireMessage = {key: message[key] for key in ("role", "content", "reasoning_content") if key in message}
     if isinstance(unit, ToolCycle):
-        return kept | {"tool_calls": message["tool_calls"]}
+        calls = message["tool_calls"]
+        return kept | {"tool_calls": [_readable(call) for call in calls] if isinstance(calls, list) else []}
     if message.get("content") is None:
         kept["content"] = ""
     return kept
+
+
+def _readable(call: WireMessage) -> WireMessage:
+    """The call with arguments that are a JSON object: servers refuse a list in which the model wrote others."""
+    function = call["function"]
+    if not isinstance(function, dict) or _is_object(function.get("arguments")):
+        return call
+    return {**call, "function": {**function, "arguments": json.dumps({"text": function.get("arguments")})}}
+
+
+def _is_object(text: object) -> bool:
+    try:
+        return isinstance(json.loads(text), dict) if isinstance(text, str) else False
+    except (ValueError, RecursionError):
+        return False
 
 
 def _push(messages: list[WireMessage], message: WireMessage) -> None:

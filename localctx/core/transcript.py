@@ -29,7 +29,7 @@ from localctx.core.messages import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["FOREIGN", "Complaint", "Parsed", "flatten", "parse", "read", "write"]
+__all__ = ["FOREIGN", "Complaint", "Parsed", "called", "flatten", "parse", "read", "write"]
 
 FOREIGN = "foreign"
 """The role under which a value is kept that is not a chat message at all."""
@@ -55,9 +55,9 @@ def parse(messages: Iterable[object]) -> Parsed:
     """Reads a list of wire messages; leaf `seq` is one more than the message's index."""
     growing, complaints = Growing(), list[Complaint]()
     for index, message in enumerate(messages):
-        item, before = read(message, seq=index + 1), growing.last
+        item, before = read(message, seq=index + 1), growing.newest
         growing.add(item)
-        if said := _complaint(item, before, growing.last):
+        if said := _complaint(item, before, growing.newest):
             complaints.append(Complaint(index, said))
     return Parsed(growing.history(), tuple(complaints))
 
@@ -95,12 +95,12 @@ def write(item: Item | Step) -> object:
         case Said():
             return _object("assistant", item.content, item.extra) | _thinking(item.thinking)
         case ToolCycle():
-            calls = {"tool_calls": [_call(call) for call in item.calls]}
+            calls = {"tool_calls": [called(call) for call in item.calls]}
             return _object("assistant", item.content, item.extra) | _thinking(item.thinking) | calls
 
 
 def _same(one: object, other: object) -> bool:
-    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+    return one == other or json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
 def _item(message: Mapping[str, object], seq: int, *, complete: bool) -> Item | None:
@@ -157,8 +157,9 @@ def _read_call(raw: Any) -> ToolCall | None:  # noqa: ANN401  any JSON value
     return None
 
 
-def _call(call: ToolCall) -> dict[str, object]:
-    extra = json.loads(call.extra or "{}")
+def called(call: ToolCall) -> dict[str, object]:
+    """The wire form of a call."""
+    extra = json.loads(call.extra) if call.extra else {}
     function = {"name": call.name, "arguments": call.arguments, **extra.pop("function", {})}
     return {"id": call.id, "type": "function", "function": function, **extra}
 
@@ -168,7 +169,7 @@ def _extra(fields: Mapping[str, object]) -> str:
 
 
 def _object(role: str, content: Content, extra: str) -> dict[str, object]:
-    fields = json.loads(extra or "{}")
+    fields = json.loads(extra) if extra else {}
     present = fields.pop("content?", True)
     body = {"content": _wire_content(content)} if present else {}
     return {"role": role, **body, **fields}
@@ -187,20 +188,16 @@ def _thinking(thinking: str | None) -> dict[str, object]:
 _KNOWN_ROLES = frozenset({"system", "developer", "user", "assistant", "tool"})
 
 
-def _complaint(item: Item, before: History, after: History) -> str:
+def _complaint(item: Item, before: Step | None, after: Step | None) -> str:
+    """What is wrong with an item between the step before it and the one that it made or went into."""
     if isinstance(item, Message) and item.role not in _KNOWN_ROLES:
         return "not a chat message" if item.role == FOREIGN else f"unknown role {item.role!r}"
     if isinstance(item, Said) and json.loads(item.extra or "{}").get("tool_calls"):
         return "calls that no server takes: each needs its own id, the type function, a name, and arguments as text"
-    if isinstance(item, ToolResult) and _landed_outside(after):
+    if isinstance(item, ToolResult) and isinstance(after, Interjection):
         return f"result of call {item.call_id!r}, which is not open here"
     if isinstance(item, Message) and item.role == "tool":
         return "result without a call id"
-    last = before.turns[-1].steps[-1] if before.turns and before.turns[-1].steps else None
-    if not isinstance(item, ToolResult) and isinstance(last, ToolCycle) and last.pending:
-        return "the calls before it have no result: " + ", ".join(call.id for call in last.pending)
+    if not isinstance(item, ToolResult) and isinstance(before, ToolCycle) and before.pending:
+        return "the calls before it have no result: " + ", ".join(call.id for call in before.pending)
     return ""
-
-
-def _landed_outside(history: History) -> bool:
-    return isinstance(history.turns[-1].steps[-1], Interjection)

@@ -142,12 +142,12 @@ class LlamaServer:
         return ()
 
     async def chat(self, request: Request) -> AsyncGenerator[Piece, None]:
-        """Streams a reply."""
+        """Streams a reply. Under an outline no tool is called, as llama.cpp has no grammar for both; the prompt stays as it is."""
         body = self._body(request.messages, request.tools) | {"max_tokens": request.max_tokens}
         wishes = {"temperature": request.temperature, "frequency_penalty": request.frequency_penalty}
         body |= {name: value for name, value in wishes.items() if value is not None}
         if request.outline is not None:
-            body["grammar"] = _grammar(request.outline)
+            body |= {"grammar": _grammar(request.outline), **({"tool_choice": "none"} if request.tools else {})}
         async with aclosing(openai_chat.stream(self._http, "/v1/chat/completions", body)) as pieces:
             async for piece in pieces:
                 yield piece
@@ -242,6 +242,7 @@ def _model(model: _Model, props: _Props, pins: Pins, kind: str, started: Sequenc
         template=None if router else _template(props),
         model_bytes=max(meta.size, 0) or None,
         shared_pool=tokens if launched.known and launched.slots > 1 and not launched.split else None,
+        calls_tools=_calls_tools(props.chat_template_caps),
         warnings=(*launched.advice(tokens), *_advice(props.chat_template_caps)),
     )
 
@@ -336,6 +337,12 @@ def _template(props: _Props) -> str | None:
     if not props.chat_template:
         return None
     return hashlib.sha256(props.chat_template.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+
+
+def _calls_tools(caps: dict[str, bool] | None) -> bool | None:
+    """Whether the chat template has both the tools and the calls of them. A router has no template of its own."""
+    said = caps or {}
+    return said["supports_tools"] and said.get("supports_tool_calls", True) if "supports_tools" in said else None
 
 
 def _advice(caps: dict[str, bool] | None) -> tuple[Advice, ...]:

@@ -21,6 +21,7 @@ class _Model(msgspec.Struct):
     type: str = ""
     max_context_length: object = None
     loaded_context_length: object = None
+    capabilities: object = None
 
 
 class _Models(msgspec.Struct):
@@ -45,4 +46,16 @@ def _model(model: _Model, pins: Pins) -> ModelReport:
     ]
     readings += [pins.pin] if pins.pin else []
     window = reconcile(readings, ceiling=pins.ceiling)
-    return ModelReport(model.id, loaded=loaded, window=window, trained=trained or None, warnings=unknown(window))
+    return ModelReport(
+        id=model.id,
+        loaded=loaded,
+        window=window,
+        trained=trained or None,
+        calls_tools=_calls_tools(model.capabilities),
+        warnings=unknown(window),
+    )
+
+
+def _calls_tools(capabilities: object) -> bool | None:
+    """True where `tool_use` is listed (since 0.3.16). Others are given tools as well, in words: how well they call them is unknown."""
+    return True if isinstance(capabilities, list) and "tool_use" in capabilities else None

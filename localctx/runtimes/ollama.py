@@ -44,6 +44,7 @@ class _Show(msgspec.Struct):
     modelfile: str = ""
     parameters: str = ""
     model_info: dict[str, object] | None = None
+    capabilities: object = None
 
 
 _MOST_SHOWN = 200
@@ -175,6 +176,7 @@ def _model(name: str, entry: _Entry, resident: _Entry | None, show: _Show | None
         digest=_digest(entry),
         model_bytes=(resident or entry).size or None,
         in_vram_bytes=resident.size_vram if resident else None,
+        calls_tools=_calls_tools(show),
         warnings=(
             *(() if asked or configured else _unpinned(now, trained.tokens, loaded=resident is not None)),
             *clamped(pins.pin, trained.tokens, "are trained"),
@@ -183,6 +185,12 @@ def _model(name: str, entry: _Entry, resident: _Entry | None, show: _Show | None
             *(_HALF if resident else ()),
         ),
     )
+
+
+def _calls_tools(show: _Show | None) -> bool | None:
+    """Whether tools are among the capabilities that `/api/show` lists (since 0.6.4)."""
+    listed = show.capabilities if show else None
+    return "tools" in listed if isinstance(listed, list) else None
 
 
 _DIGEST = re.compile(r"(?:sha256:)?([0-9a-f]{12,64})")

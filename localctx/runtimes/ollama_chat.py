@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import re
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import anyio.to_thread
@@ -15,13 +15,14 @@ from localctx.core.window import Confidence, ServerReport
 from localctx.errors import LocalctxError, ModelMissing, ServerFailed
 from localctx.ports import Delta, Finished, Piece
 from localctx.runtimes import ollama
+from localctx.runtimes.calls import Calls
 from localctx.runtimes.http import LARGE_BYTES, Answer, address, ask, body_of, client, sendable, translated
 from localctx.runtimes.openai_chat import refuse
 from localctx.runtimes.reported import seconds, usage
 from localctx.runtimes.server import Pins, Server, probed
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 
     import httpx
 
@@ -146,25 +147,26 @@ class OllamaServer:
         wishes = {"temperature": request.temperature, "frequency_penalty": request.frequency_penalty}
         body = await self._body(request.messages, request.tools, num_predict=request.max_tokens, **wishes)
         body["stream"] = True
-        end: Finished | None = None
-        called = False
+        end: _Line | None = None
+        calls = Calls(self.url)
         with translated(self._http):
             async with self._http.stream("POST", "/api/chat", **sendable(body)) as response:
                 if response.status_code != 200:  # noqa: PLR2004
                     said = body_of(await response.aread())
-                    refuse(self._http, classify(response.status_code, said), response.status_code)
+                    verdict = classify(response.status_code, said)
+                    refuse(self._http, verdict, response.status_code, tools=bool(request.tools))
                 async for text in response.aiter_lines():
                     line = self._decode(text)
-                    called = called or bool(line.message.tool_calls)
+                    calls.take_whole(line.message.tool_calls)
                     if line.message.content or line.message.thinking:
                         yield Delta(line.message.content or "", line.message.thinking or "")
                     if line.done:
-                        end = Finished(line.done_reason or "stop", _usage(line), called)
+                        end = line
         if end is None:
             raise ServerFailed(
                 f"{self.url} ended its reply without saying done: it died or was stopped; look at its log"
             )
-        yield end
+        yield Finished(end.done_reason or "stop", _usage(end), calls.called, calls.made())
 
     async def close(self) -> None:
         """Closes the connections; the model stays as long as the server keeps it."""
@@ -179,7 +181,7 @@ class OllamaServer:
         options = {"num_ctx": self._num_ctx, **options}
         return {
             "model": self.model,
-            "messages": [_native(message) for message in messages],
+            "messages": list(_native(messages)),
             **({"tools": list(tools)} if tools else {}),
             "truncate": False,
             "shift": False,
@@ -263,16 +265,25 @@ def _usage(line: _Line) -> Usage:
     )
 
 
-def _native(message: WireMessage) -> WireMessage:
-    """A message as the native API takes it: text as one string, images beside it, the arguments of calls as objects."""
-    native = {key: value for key, value in message.items() if key not in {"reasoning_content", "tool_call_id"}}
-    if isinstance(parts := message.get("content"), list):
-        native |= _plain(parts)
-    if isinstance(calls := message.get("tool_calls"), list):
-        native["tool_calls"] = [_native_call(call) for call in calls if isinstance(call, dict)]
-    if "reasoning_content" in message:
-        native["thinking"] = message["reasoning_content"]
-    return native
+def _native(messages: Sequence[WireMessage]) -> Iterator[WireMessage]:
+    """Messages as the native API takes them: text as one string, images beside it, the arguments of calls as objects.
+
+    A result says the name of its tool besides the id of its call: templates have one or the other.
+    """
+    names = dict[str, object]()
+    for message in messages:
+        native = {key: value for key, value in message.items() if key != "reasoning_content"}
+        if isinstance(parts := message.get("content"), list):
+            native |= _plain(parts)
+        if isinstance(calls := message.get("tool_calls"), list):
+            made = [_native_call(call) for call in calls if isinstance(call, dict)]
+            names |= {str(call.get("id")): call["function"].get("name") for call in made}
+            native["tool_calls"] = made
+        if name := names.get(str(message.get("tool_call_id"))):
+            native["tool_name"] = name
+        if "reasoning_content" in message:
+            native["thinking"] = message["reasoning_content"]
+        yield native
 
 
 def _plain(parts: list[object]) -> dict[str, object]:
@@ -291,10 +302,25 @@ def _plain(parts: list[object]) -> dict[str, object]:
     return {"content": "\n".join(texts), **({"images": images} if images else {})}
 
 
-def _native_call(call: dict[str, dict[str, object]]) -> dict[str, object]:
+def _native_call(call: dict[str, dict[str, object]]) -> dict[str, dict[str, object]]:
     function = dict(call.get("function", {}))
+    function["arguments"] = _arguments(str(function.get("arguments") or "{}"))
+    return {**({"id": call["id"]} if "id" in call else {}), "function": function}
+
+
+_DEEPEST = 100
+"""The levels of arguments; ten times as many would exceed the stack when the request is written."""
+
+_TEXT = re.compile(r'"(?:[^"\\]|\\.)*+"?', re.DOTALL)
+_LEVEL = {"{": 1, "[": 1, "}": -1, "]": -1}
+
+
+def _arguments(text: str) -> dict[str, object]:
+    """The object that Ollama wants, or one around what is none."""
+    levels = accumulate(_LEVEL.get(letter, 0) for letter in _TEXT.sub("", text))
     try:
-        function["arguments"] = json.loads(str(function.get("arguments") or "{}"))
-    except ValueError:
-        function["arguments"] = {"text": function.get("arguments")}
-    return {"function": function}
+        if max(levels, default=0) <= _DEEPEST:
+            return msgspec.json.decode(text, type=dict[str, object])
+    except ValueError:  # of msgspec too
+        pass
+    return {"text": text}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import aclosing
 from typing import TYPE_CHECKING, NoReturn
 
@@ -10,9 +11,18 @@ from httpx_sse import EventSource
 
 from localctx.core.accounting import Count, Usage
 from localctx.core.overflow import Kind, Verdict, classify
-from localctx.errors import ModelMissing, NotARuntime, PromptRefused, ServerFailed, ServerLoading, Unauthorized
+from localctx.errors import (
+    ModelMissing,
+    NotARuntime,
+    PromptRefused,
+    ServerFailed,
+    ServerLoading,
+    ToolsRefused,
+    Unauthorized,
+)
 from localctx.ports import Delta, Finished, Piece
 from localctx.runtimes import openai, sglang, vllm
+from localctx.runtimes.calls import Calls
 from localctx.runtimes.http import LARGE_BYTES, address, ask, body_of, client, sendable, translated
 from localctx.runtimes.reported import number, seconds, usage
 from localctx.runtimes.server import Pins, Server, pictured, probed
@@ -51,49 +61,50 @@ class _Chunk(msgspec.Struct):
 async def stream(http: httpx.AsyncClient, path: str, body: Mapping[str, object]) -> AsyncGenerator[Piece, None]:
     """The pieces of a streamed reply; the last is `Finished`. Raises what `Runtime.chat` promises."""
     request = {**body, "stream": True, "stream_options": {"include_usage": True}}
-    end = _End()
+    end, tools = _End(address(http)), bool(body.get("tools"))
     with translated(http):
         async with http.stream("POST", path, **sendable(request)) as response:
             if response.status_code != 200 or "text/event-stream" not in response.headers.get("content-type", ""):  # noqa: PLR2004
                 body_said = body_of(await response.aread())
-                refuse(http, classify(response.status_code, body_said), response.status_code)
+                refuse(http, classify(response.status_code, body_said), response.status_code, tools=tools)
             response.encoding = "utf-8"  # as an event stream always is, whatever its header says
             async with aclosing(EventSource(response).aiter_sse()) as events:
                 async for event in events:
                     if event.data == "[DONE]":
                         break
-                    for piece in end.take(_decode(http, event.data)):
+                    for piece in end.take(_decode(http, event.data, tools=tools)):
                         yield piece
-    yield end.finished(http)
+    yield end.finished()
 
 
 class _End:
     """What the chunks of a stream say about its end."""
 
-    def __init__(self) -> None:
+    def __init__(self, where: str) -> None:
+        self._where = where
         self._reason: str | None = None
         self._usage = Usage()
-        self._called = False
+        self._calls = Calls(where)
 
     def take(self, chunk: _Chunk) -> Iterator[Delta]:
         """Notes what a chunk says, and passes on its text."""
         self._usage = _usage(chunk) or self._usage
         for choice in chunk.choices:
             self._reason = choice.finish_reason or self._reason
-            self._called = self._called or bool(choice.delta.tool_calls)
+            self._calls.take(choice.delta.tool_calls)
             if choice.delta.content or choice.delta.reasoning_content:
                 yield Delta(choice.delta.content or "", choice.delta.reasoning_content or "")
 
-    def finished(self, http: httpx.AsyncClient) -> Finished:
+    def finished(self) -> Finished:
         """The end of the stream. `[DONE]` proves nothing: only a finish reason does."""
         if self._reason is None:
             raise ServerFailed(
-                f"{address(http)} ended its reply without a finish reason: it died or was stopped; look at its log"
+                f"{self._where} ended its reply without a finish reason: it died or was stopped; look at its log"
             )
-        return Finished(self._reason, self._usage, self._called)
+        return Finished(self._reason, self._usage, self._calls.called, self._calls.made())
 
 
-def _decode(http: httpx.AsyncClient, data: str) -> _Chunk:
+def _decode(http: httpx.AsyncClient, data: str, *, tools: bool) -> _Chunk:
     try:
         chunk = msgspec.json.decode(data, type=_Chunk, strict=False)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -101,7 +112,7 @@ def _decode(http: httpx.AsyncClient, data: str) -> _Chunk:
             f"{address(http)} sent a piece that is no chat chunk ({error}): {data[:60]!r}; look at its log"
         ) from error
     if chunk.error is not None:
-        refuse(http, classify(200, {"error": chunk.error}), 200)
+        refuse(http, classify(200, {"error": chunk.error}), 200, tools=tools)
     return chunk
 
 
@@ -133,9 +144,22 @@ _NEXT = {
 }
 
 
-def refuse(http: httpx.AsyncClient, verdict: Verdict, status: int) -> NoReturn:
-    """Raises the error that a verdict calls for."""
+_NO_TOOLS = (
+    (r"does not support tools", "serve a model whose template has tools"),
+    (r"requires --enable-auto-tool-choice", "start vLLM with --enable-auto-tool-choice and --tool-call-parser NAME"),
+    (r"tools param requires --jinja", "start llama-server with --jinja"),
+    (r"Unsupported param: tools", "update llama-server"),
+    (r"does not support parameters: \[[^]]*'tools'", "let LiteLLM pass tools to a server that takes them"),
+)
+"""How a request with tools is refused, and what helps: Ollama 0.33 (HTTP 400, recorded), vLLM 0.32 (400, recorded),
+llama-server b11549 without Jinja (500, seen) and those of 2024 (500, its issue 10920), LiteLLM (500, its source)."""
+
+
+def refuse(http: httpx.AsyncClient, verdict: Verdict, status: int, *, tools: bool = False) -> NoReturn:
+    """Raises the error that a verdict calls for; `tools` says whether the request had any."""
     where, said = address(http), " ".join(verdict.message.split())[:300] or "no message"
+    if tools and (step := next((step for words, step in _NO_TOOLS if re.search(words, verdict.message)), None)):
+        raise ToolsRefused(f"{where} takes no tools (HTTP {status}: {said}); {step}")
     match verdict.kind:
         case Kind.OK:
             raise NotARuntime(f"{where} answers a chat with something else (HTTP {status}); it is no model server")

@@ -14,6 +14,8 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, TypeVar
 
+from localctx.stores.files import private_folder
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -160,8 +162,7 @@ def _private_file(path: Path) -> tuple[int, int]:
 
     A file that is there is not opened: closing it would undo the locks that SQLite holds on it in this process.
     """
-    for folder in reversed([each for each in path.parents if not each.exists()]):
-        folder.mkdir(mode=0o700, exist_ok=True)
+    private_folder(path.parent)
     _taken(path)
     if not path.is_file():
         raise OSError(f"{path} is no file")

@@ -1,201 +1,344 @@
-"""The journal on disk: append-only JSON lines, private, written by one program at a time."""
+"""The journal on disk: append-only JSON lines, private, written by one program at a time and read by any number.
+
+The text of a tool's result over 4 KiB is a file beside the journal (`localctx.stores.results`). Its line holds the
+text's head and tail, and under `bodies` the hash and size of the text whose place they take; where that file is gone,
+head and tail are what is left.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
-import re
+from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from localctx.core.journal import Entry, check_header, decode, encode, header, open_begins
-from localctx.errors import JournalDamaged, Misuse, NothingFound, StoreUnusable
+import msgspec
+
+from localctx.core.journal import Entry, check_header, decode, encode, entry_of, header, open_begins
+from localctx.errors import JournalDamaged, StoreUnusable
+from localctx.stores.files import private_folder, sync_folder
+from localctx.stores.results import Results
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["FileJournal", "MemoryJournal", "Sessions"]
-
-_FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND
-_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
+__all__ = ["FileJournal", "Lines", "MemoryJournal", "lock"]
 
 
 class MemoryJournal:
-    """A journal that is gone with the program (`--ephemeral`)."""
+    """A journal that is gone with the program: `--ephemeral`, or nothing can be written (`trouble` says why)."""
 
     name: str | None = None
     """It has none: nobody can go on with it."""
 
-    def __init__(self) -> None:
+    def __init__(self, trouble: str = "") -> None:
+        self.trouble = trouble
         self._entries: list[Entry] = []
+
+    @property
+    def last_seq(self) -> int:
+        """The number of the last entry; 0 before the first."""
+        return len(self._entries)
 
     def entries(self) -> Sequence[Entry]:
         """All entries so far, in order."""
         return tuple(self._entries)
+
+    def append(self, kind: str, body: Mapping[str, object], *, sync: bool = False) -> Entry:  # noqa: ARG002  the port's signature
+        """Keeps one entry."""
+        entry = Entry(len(self._entries) + 1, _now(), kind, body)
+        self._entries.append(entry)
+        return entry
+
+    def whole(self, entry: Entry) -> str | None:
+        """What a tool returned, where the message of its result holds less."""
+        return _whole(entry)
+
+    def shrink(self, pointed_at: Iterable[int]) -> int:  # noqa: ARG002  the port's signature
+        """Nothing is on disk."""
+        return 0
 
     def leave(self) -> None:
         """Nothing is kept."""
 
-    def append(self, kind: str, body: Mapping[str, object], *, sync: bool = False) -> Entry:  # noqa: ARG002  the port's signature
-        """Keeps one entry."""
-        entry = Entry(_next(self._entries), _now(), kind, body)
-        self._entries.append(entry)
-        return entry
+
+class Lines:
+    """The entries of a journal file, in order, as often as they are asked for; a line is in memory only while it is read.
+
+    A last line without its end was torn by a crash, and is none. Raises `StoreUnusable` where the file cannot be read,
+    `JournalDamaged` for a line that is no entry.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path, self._results = path, Results(path.parent / "results")
+
+    def __iter__(self) -> Iterator[Entry]:
+        """Reads them."""
+        return map(self._filled, self.bare())
+
+    def bare(self) -> Iterator[Entry]:
+        """The entries as their lines hold them: long results by head and tail."""
+        last = 0
+        for number, line in enumerate(self._complete(), 1):
+            if number == 1:
+                _check_header(line, self.path)
+                continue
+            try:
+                entry = _decoded(line)
+            except (JournalDamaged, UnicodeDecodeError) as error:
+                raise _damaged(self.path, number, "is no journal entry", last) from error
+            if entry.seq <= last:
+                raise _damaged(self.path, number, f"has seq {entry.seq} after {last}", last)
+            last = entry.seq
+            yield entry
+
+    def _complete(self) -> Iterator[bytes]:
+        try:
+            with self.path.open("rb") as file:
+                for line in file:
+                    if line.endswith(b"\n"):
+                        yield line
+        except OSError as error:
+            raise unusable(self.path, error) from error
+
+    def whole(self, entry: Entry) -> str | None:
+        """What a tool returned, where the message of its result holds less; None as well where that is gone."""
+        return self._body(entry, "whole") or _whole(entry)
+
+    def _filled(self, entry: Entry) -> Entry:
+        text = self._body(entry, "content") if "bodies" in entry.body else None
+        message = entry.body.get("message")
+        if text is None or not isinstance(message, dict):
+            return entry
+        return replace(entry, body={**entry.body, "message": {**message, "content": text}})
+
+    def _body(self, entry: Entry, place: str) -> str | None:
+        name = _names(entry).get(place)
+        return None if name is None else self._results.get(name)
 
 
 class FileJournal:
-    """`journal.jsonl` of one session: locked while it is open, read whole when it is opened.
+    """`journal.jsonl` of one session, locked while it is open.
 
-    A last line that was torn by a crash is cut off; begins that were never committed are closed as aborted. Raises
-    `StoreUnusable` where the file cannot be used or another program writes it, `JournalDamaged` for a line within it
-    that is no entry.
+    A last line that was torn by a crash is cut off; begins that were never committed are closed as aborted. What cannot be
+    written is kept in memory, `trouble` says why, and the next append tries again. Raises `StoreUnusable` where
+    another program writes the session, or where it can neither be made nor read, `JournalDamaged` for a line within it that is
+    no entry.
     """
 
     def __init__(self, path: Path) -> None:
         self.path, self.name = path, path.parent.name
+        self.trouble, self._writable, self.last_seq = "", True, 0
+        self._lines, self._results = Lines(path), Results(path.parent / "results")
+        self._unsaved = list[Entry]()
+        self._fd = self._opened()
         try:
-            _folder(path.parent)
-            self._file = os.fdopen(os.open(path, _FLAGS, 0o600), "a+b", buffering=0)
-        except OSError as error:
-            raise _unusable(path.parent, error) from error
-        try:
-            self._open()
+            self._begin()
         except BaseException:
-            self._file.close()
+            self.close()
             raise
 
-    def _open(self) -> None:
-        _lock(self._file.fileno(), self.path)
-        self._file.seek(0)
-        lines = self._file.read().split(b"\n")
-        torn = lines.pop()
-        self._entries = list(_decoded(lines, self.path))
-        if torn:
-            self._file.truncate(self._file.seek(0, os.SEEK_END) - len(torn))
-        if not lines:
-            self._write(header(self.path.parent.name, _now()), sync=True)
-            _sync_folder(self.path.parent)
-        for begun in open_begins(self._entries):
-            self.append("abort", {"begin": begun}, sync=True)
+    def _opened(self) -> int:
+        try:
+            private_folder(self.path.parent)
+            return os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        except OSError as error:
+            self.trouble, self._writable = str(unusable(self.path.parent, error)), False
+            with suppress(OSError):
+                return os.open(self.path, os.O_RDONLY)
+            raise StoreUnusable(self.trouble) from error
 
-    def entries(self) -> Sequence[Entry]:
-        """All entries so far, in order."""
-        return tuple(self._entries)
+    def _begin(self) -> None:
+        lock(self._fd, self.path)
+        self._end = _end_of_last_line(self._fd)
+        self.last_seq, self._said = 0, False
+        begun = list[Entry]()
+        for entry in self._lines.bare():
+            self.last_seq, self._said = entry.seq, self._said or entry.type == "message"
+            if entry.type in {"begin", "commit", "abort"}:
+                begun.append(entry)
+        if self._end == 0 and self._writable:
+            with suppress(OSError):
+                self._write(header(self.name, _now()), sync=True)
+                sync_folder(self.path.parent)
+        for left in open_begins(begun):
+            self.append("abort", {"begin": left}, sync=True)
+
+    def entries(self) -> Iterable[Entry]:
+        """All entries so far, in order; to be gone through as often as wanted."""
+        return _Both(self._lines, self._unsaved)
 
     def append(self, kind: str, body: Mapping[str, object], *, sync: bool = False) -> Entry:
         """Writes one entry before it counts; `sync` waits until it would survive a power failure."""
-        entry = Entry(_next(self._entries), _now(), kind, body)
-        self._write(encode(entry), sync=sync)
-        self._entries.append(entry)
+        entry = Entry(self.last_seq + 1, _now(), kind, body)
+        self.last_seq, self._said = entry.seq, self._said or kind == "message"
+        self._unsaved.append(entry)
+        if self._writable:
+            self._save(sync=sync)
         return entry
 
-    def _write(self, line: str, *, sync: bool) -> None:
-        start = self._file.seek(0, os.SEEK_END)
-        rest = memoryview(line.encode() + b"\n")
+    def _save(self, *, sync: bool) -> None:
+        """Writes what is not on disk yet, oldest first."""
         try:
-            while rest:
-                rest = rest[self._file.write(rest) :]
+            while self._unsaved:
+                self._write(encode(self._lean(self._unsaved[0])), sync=False)
+                del self._unsaved[0]
             if sync:
-                os.fsync(self._file.fileno())
+                os.fsync(self._fd)
+            self.trouble = ""
         except OSError as error:
-            with contextlib.suppress(OSError):
-                self._file.truncate(start)
-            raise _unusable(self.path, error) from error
+            self.trouble = str(unusable(self.path, error))
 
-    def close(self) -> None:
-        """Gives the file back; what was written stays."""
-        self._file.close()
+    def _write(self, line: str, *, sync: bool) -> None:
+        """Writes a line whole; what a failed attempt left is cut off before the next one."""
+        if os.fstat(self._fd).st_size != self._end:
+            os.ftruncate(self._fd, self._end)
+        raw = line.encode() + b"\n"
+        written = 0
+        while written < len(raw):
+            written += os.write(self._fd, memoryview(raw)[written:])
+        self._end += len(raw)
+        if sync:
+            os.fsync(self._fd)
+
+    def _lean(self, entry: Entry) -> Entry:
+        """The entry as its line will hold it."""
+        message = entry.body.get("message")
+        if not isinstance(message, dict) or message.get("role") != "tool":
+            return entry
+        texts = {"content": message.get("content"), "whole": entry.body.get("whole")}
+        bodies = {place: kept for place, text in texts.items() if (kept := self._kept(text))}
+        if not bodies:
+            return entry
+        body = {name: value for name, value in entry.body.items() if name not in bodies} | {"bodies": bodies}
+        if "content" in bodies:
+            body["message"] = {**message, "content": _ends(str(texts["content"]))}
+        return replace(entry, body=body)
+
+    def _kept(self, text: object) -> dict[str, object] | None:
+        if not isinstance(text, str) or len(text.encode("utf-8", "surrogatepass")) <= _LINE_BYTES:
+            return None
+        name = self._results.put(text)
+        return None if name is None else {"hash": name, "characters": len(text)}
+
+    def whole(self, entry: Entry) -> str | None:
+        """What a tool returned, where the message of its result holds less; None as well where that is gone."""
+        return self._lines.whole(entry)
+
+    def shrink(self, pointed_at: Iterable[int]) -> int:
+        """Removes the oldest bodies where they take more than they may; how many went.
+
+        Never one of the lines in `pointed_at`.
+        """
+        if not self._results.too_large:
+            return 0
+        lines, named, kept = set(pointed_at), list[str](), set[str]()
+        for entry in self._lines.bare():
+            names = _names(entry).values()
+            named += names
+            kept |= set(names) if entry.seq in lines else set()
+        return self._results.shrink(named, frozenset(kept))
 
     def leave(self) -> None:
         """Closes a session; one in which nothing was said is no session, and goes."""
-        if not any(entry.type == "message" for entry in self._entries):
-            with contextlib.suppress(OSError):
+        if not self._said:
+            with suppress(OSError):
                 self.path.unlink()
                 self.path.parent.rmdir()
         self.close()
 
-
-class Sessions:
-    """The sessions under a data directory."""
-
-    def __init__(self, home: Path) -> None:
-        self._root = home / "sessions"
-
-    def create(self, name: str | None = None) -> FileJournal:
-        """A session by this name, or a new one; opened for writing."""
-        return FileJournal(
-            self._path(name if name is not None else f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{os.urandom(2).hex()}")
-        )
-
-    def resume(self, name: str) -> FileJournal:
-        """The session by this name. Raises `NothingFound` where there is none."""
-        path = self._path(name)
-        if not path.is_file():
-            known = ", ".join(self._names()[:3]) or "none yet"
-            raise NothingFound(f"no session {name!r} under {self._root} (newest: {known})")
-        return FileJournal(path)
-
-    def newest(self) -> FileJournal:
-        """The session that was written last. Raises `NothingFound` where there is none."""
-        names = self._names()
-        if not names:
-            raise NothingFound(f"no session to continue under {self._root}; start one with: localctx run")
-        return self.create(names[0])
-
-    def _path(self, name: str) -> Path:
-        if not _ID.fullmatch(name):
-            raise Misuse(f"session name {name!r}: use letters, digits, '.', '_' and '-', at most 100, not '.' first")
-        return self._root / name / "journal.jsonl"
-
-    def _names(self) -> list[str]:
-        try:
-            found = [path for path in self._root.glob("*/journal.jsonl") if _ID.fullmatch(path.parent.name)]
-            return [path.parent.name for path in sorted(found, key=lambda p: p.stat().st_mtime_ns, reverse=True)]
-        except OSError as error:
-            raise _unusable(self._root, error) from error
+    def close(self) -> None:
+        """Gives the file back; what was written stays."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd, self._writable = -1, False
 
 
-def _folder(path: Path) -> None:
-    """Makes a folder and those above it that are not there yet, all of them private."""
-    for folder in reversed([each for each in (path, *path.parents) if not each.exists()]):
-        folder.mkdir(mode=0o700, exist_ok=True)
+class _Both:
+    """What is on disk, then what is not yet."""
+
+    def __init__(self, lines: Lines, unsaved: list[Entry]) -> None:
+        self._lines, self._unsaved = lines, unsaved
+
+    def __iter__(self) -> Iterator[Entry]:
+        yield from self._lines
+        yield from tuple(self._unsaved)
 
 
-def _decoded(lines: list[bytes], path: Path) -> Iterator[Entry]:
-    """The entries below a header that this version reads; a file without any line has none."""
-    if not lines:
-        return
+_LINE_BYTES = 4 * 2**10
+"""A longer body is a file of its own (the design of the journal)."""
+
+_HEAD_CHARACTERS = 400
+
+
+def _ends(text: str) -> str:
+    left_out = len(text) - 2 * _HEAD_CHARACTERS
+    return f"{text[:_HEAD_CHARACTERS]}\n[... {left_out:,} characters that are no longer here ...]\n{text[-_HEAD_CHARACTERS:]}"
+
+
+def _names(entry: Entry) -> dict[str, str]:
+    """The names of an entry's bodies, by what they are the text of."""
+    bodies = entry.body.get("bodies")
+    if not isinstance(bodies, dict):
+        return {}
+    return {place: name for place, each in bodies.items() if isinstance(name := _hash(each), str)}
+
+
+def _hash(body: object) -> object:
+    return body.get("hash") if isinstance(body, dict) else None
+
+
+def _whole(entry: Entry) -> str | None:
+    text = entry.body.get("whole")
+    return text if isinstance(text, str) else None
+
+
+_LINE = msgspec.json.Decoder[Any]()
+
+
+def _decoded(line: bytes) -> Entry:
+    """The entry of a line; what the quick decoder does not take (a lone surrogate, NaN) the standard one may."""
     try:
-        check_header(lines[0].decode("utf-8", "replace"))
+        return entry_of(_LINE.decode(line))
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return decode(line.decode())
+
+
+def _check_header(line: bytes, path: Path) -> None:
+    try:
+        check_header(line.decode("utf-8", "replace"))
     except JournalDamaged as error:
         raise JournalDamaged(f"{path} line 1: {error}; restore it, or start a new session") from error
-    last = 0
-    for number, line in enumerate(lines[1:], 2):
-        try:
-            entry = decode(line.decode())
-        except (JournalDamaged, UnicodeDecodeError) as error:
-            raise _damaged(path, number, "is no journal entry") from error
-        if entry.seq <= last:
-            raise _damaged(path, number, f"has seq {entry.seq} after {last}")
-        last = entry.seq
-        yield entry
 
 
-def _damaged(path: Path, line: int, what: str) -> JournalDamaged:
-    return JournalDamaged(f"{path} line {line} {what}; restore the line, or start a new session")
+def _damaged(path: Path, line: int, what: str, last: int) -> JournalDamaged:
+    keep = f"keep what is before it: localctx sessions fork {path.parent.name} --through {last}"
+    return JournalDamaged(f"{path} line {line} {what}; restore the line, or {keep}")
 
 
-def _next(entries: Sequence[Entry]) -> int:
-    return entries[-1].seq + 1 if entries else 1
+def _end_of_last_line(fd: int) -> int:
+    """The bytes of a file up to its last line end."""
+    size = at = os.fstat(fd).st_size
+    while at > 0:
+        at = max(at - _BLOCK, 0)
+        block = os.pread(fd, min(_BLOCK, size - at), at)
+        if (found := block.rfind(b"\n")) >= 0:
+            return at + found + 1
+    return 0
+
+
+_BLOCK = 64 * 2**10
 
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-def _lock(fd: int, path: Path) -> None:
+def lock(fd: int, path: Path) -> None:
+    """Takes a session for this program alone. Raises `StoreUnusable` where another one has it."""
     try:
         import fcntl  # noqa: PLC0415  POSIX only; elsewhere there is no lock
     except ImportError:
@@ -210,17 +353,8 @@ def _lock(fd: int, path: Path) -> None:
         ) from error
 
 
-def _sync_folder(folder: Path) -> None:
-    """Makes a new file's name survive a power failure, where a folder can be synced at all."""
-    with contextlib.suppress(OSError):
-        fd = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
-
-
-def _unusable(place: Path, error: OSError) -> StoreUnusable:
+def unusable(place: Path, error: OSError) -> StoreUnusable:
+    """What a person is told of a place that cannot be used."""
     return StoreUnusable(
         f"cannot use {place} ({error.strerror or error}); set LOCALCTX_HOME to a folder that you can write, or pass --ephemeral"
     )

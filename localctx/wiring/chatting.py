@@ -8,9 +8,10 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from localctx.app.chat import Chat, Wishes
+from localctx.app.chat import MOST_STEPS, Chat, Wishes
 from localctx.app.patience import while_loading
 from localctx.app.probe import probe as probe_all
+from localctx.app.tools.record import Recall, Retrieve, UpdateWorkState
 from localctx.core.events import Notice
 from localctx.core.window import ModelReport, ServerReport, Status
 from localctx.errors import (
@@ -26,9 +27,20 @@ from localctx.errors import (
 from localctx.runtimes import embedded
 from localctx.runtimes.ollama_chat import OllamaServer
 from localctx.runtimes.openai_chat import OpenAIServer
+from localctx.stores.sessions import keep_state
 from localctx.tokenizers.estimate import ClassEstimate
 from localctx.wiring.inside import PREFIX, started
-from localctx.wiring.places import calibrations, catalog, journal, model_store, policy, settings, text_or_file
+from localctx.wiring.places import (
+    calibrations,
+    catalog,
+    journal,
+    model_store,
+    policy,
+    recall_index,
+    sessions,
+    settings,
+    text_or_file,
+)
 from localctx.wiring.probing import Talking, detector, runtime_of, usual_addresses, wanted
 from localctx.wiring.vocabularies import encoded, ollama_tokenizer
 
@@ -38,6 +50,7 @@ if TYPE_CHECKING:
     from localctx.config import Settings
     from localctx.core.calibration import Calibration
     from localctx.core.events import Event
+    from localctx.core.work import WorkState
     from localctx.ports import Counter, Journal, Prober
 
 __all__ = ["answering", "connect", "open_chat", "reached"]
@@ -71,15 +84,35 @@ async def open_chat(
             policy=policy(given),
             emit=emit,
             system=text_or_file(given.system or ""),
-            wishes=Wishes(given.max_tokens, given.temperature),
+            wishes=Wishes(given.max_tokens, given.temperature, given.max_steps or MOST_STEPS),
             calibration=learned.calibration,
+            on_work=_shown_state(kept),
         )
+        index = recall_index(kept)
+        if _offers_tools(given, model):
+            chat.offer(
+                [Retrieve(chat.session, chat.fit), Recall(chat.session, index, chat.fit), UpdateWorkState(chat.session)]
+            )
         try:
             yield chat
         finally:
+            index.close()
             learned.keep(chat.meter.calibration)
             for task in beside:
                 task.cancel()
+
+
+def _offers_tools(given: Settings, model: ModelReport) -> bool:
+    """Whether the model is offered the tools of the session: where it says that it can call them, or they were asked for."""
+    return model.calls_tools is True if given.tools is None else given.tools == "session"
+
+
+def _shown_state(kept: Journal) -> Callable[[WorkState], None]:
+    """What keeps the work state of a session where people can read it."""
+    if kept.name is None:
+        return lambda _state: None
+    path = sessions().state_file(kept.name)
+    return lambda state: keep_state(path, state)
 
 
 class _Learned:

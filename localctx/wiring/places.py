@@ -12,17 +12,33 @@ from platformdirs import user_config_path, user_data_path
 from localctx.config import Settings, load
 from localctx.core.ladder import POLICIES, Policy
 from localctx.core.window import Reading, Source
-from localctx.errors import Misuse
+from localctx.errors import Misuse, StoreUnusable
 from localctx.runtimes.server import Pins
 from localctx.stores.calibration import Calibrations
 from localctx.stores.catalog import Catalog
-from localctx.stores.journal import FileJournal, MemoryJournal, Sessions
+from localctx.stores.journal import FileJournal, MemoryJournal
 from localctx.stores.models import ModelStore
+from localctx.stores.recall import RecallIndex
+from localctx.stores.sessions import Sessions, header_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["calibrations", "catalog", "home", "journal", "model_store", "pins", "policy", "settings", "text_or_file"]
+    from localctx.ports import Journal
+
+__all__ = [
+    "calibrations",
+    "catalog",
+    "home",
+    "journal",
+    "model_store",
+    "pins",
+    "policy",
+    "recall_index",
+    "sessions",
+    "settings",
+    "text_or_file",
+]
 
 
 def home() -> Path:
@@ -49,15 +65,36 @@ def catalog() -> Catalog:
 def journal(
     *, session: str | None = None, resume: str | None = None, go_on: bool = False, ephemeral: bool = False
 ) -> FileJournal | MemoryJournal:
-    """The journal of a new session, of one by name, of the newest, or one that is kept nowhere. At most one may be named."""
+    """The journal of a new session, of one by name, of the newest, or one that is kept nowhere. At most one may be named.
+
+    A new session that cannot be kept is one in memory, which says so; one that was named raises `StoreUnusable`.
+    """
     if sum((session is not None, resume is not None, go_on, ephemeral)) > 1:
         raise Misuse("--session, --resume, --continue and --ephemeral exclude each other; pass one")
     if ephemeral:
         return MemoryJournal()
-    sessions = Sessions(home())
     if resume is not None:
-        return sessions.resume(resume)
-    return sessions.newest() if go_on else sessions.create(session)
+        return sessions().resume(resume)
+    if go_on:
+        return sessions().newest()
+    try:
+        return sessions().create(session)
+    except StoreUnusable as error:
+        if session is not None:
+            raise
+        return MemoryJournal(str(error))
+
+
+def sessions() -> Sessions:
+    """The sessions in the data directory."""
+    return Sessions(home())
+
+
+def recall_index(kept: Journal) -> RecallIndex:
+    """What finds the lines of a journal by their words: beside it, or in memory."""
+    if not isinstance(kept, FileJournal):
+        return RecallIndex(None)
+    return RecallIndex(kept.path.with_name("recall.db"), str(header_of(kept.path).get("created")))
 
 
 def settings(flags: Mapping[str, object]) -> Settings:

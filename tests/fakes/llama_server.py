@@ -20,6 +20,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import parse_qsl
+from uuid import uuid4
 
 Json: TypeAlias = dict[str, Any]
 
@@ -81,6 +82,14 @@ def instance(schema: Json) -> Any:  # noqa: ANN401 - any JSON
     return {name: instance(schema["properties"][name]) for name in schema.get("required", [])}
 
 
+@dataclass(frozen=True)
+class Calls:
+    """A reply with calls: their names, and their arguments as the text that a model writes."""
+
+    text: str = ""
+    calls: list[tuple[str, str]] = field(default_factory=list)
+
+
 @dataclass
 class Request:
     """What a client sent; `aborted` if it left, or was cut off, before the end of the answer."""
@@ -98,8 +107,9 @@ class Fake:
     """How the server behaves, and what happened to it. Fields but `slots` may be changed while it runs.
 
     `reply` strings answer requests without a schema. A request with a schema takes the next one only if that is JSON,
-    and else gets a minimal instance; a callable may return None to leave the answer to the fake. As on the real
-    server the end-of-text token counts: a reply of n tokens that ends by itself has n + 1 completion tokens.
+    and else gets a minimal instance; a callable may return None to leave the answer to the fake, or `Calls`, of which a
+    request without tools, or a model whose template has none, gets the text alone. As on the real server the
+    end-of-text token counts: a reply of n tokens that ends by itself has n + 1 completion tokens.
     """
 
     n_ctx: int = 4096
@@ -108,7 +118,8 @@ class Fake:
     model: str = "fake-model"
     api_key: str | None = None
     metrics: bool = False
-    reply: str | list[str] | Callable[[Json], str | None] = "Done."
+    tools: bool = False  # whether the chat template has them; then it also reads the arguments of former calls
+    reply: str | list[str] | Callable[[Json], str | Calls | None] = "Done."
     reply_thinking: str = ""
     prompt_tokens: Callable[[Json], int] = lambda body: len(render(body))
     tokens_per_piece: int = 1
@@ -137,7 +148,15 @@ class Fake:
     def claimed(self) -> int:
         return self.n_ctx * 2 if self.fault == "lying" else self.n_ctx
 
-    def text(self, body: Json) -> str:
+    def said(self, body: Json) -> Calls:
+        if self.fault == "empty":
+            return Calls()
+        said = self.text(body)
+        if isinstance(said, str):
+            return Calls(said)
+        return said if self.tools and body.get("tools") and body.get("tool_choice") != "none" else Calls(said.text)
+
+    def text(self, body: Json) -> str | Calls:
         wanted: Json = body.get("response_format") or {"type": "text"}
         schema = wanted.get("json_schema", wanted).get("schema", {})
         minimal = None if wanted["type"] == "text" else json.dumps(instance(schema))
@@ -153,23 +172,42 @@ class Fake:
 
     def answer(self, body: Json, prompt: int) -> "Answer":
         with self._lock:
-            thinking, text = tokenize(self.reply_thinking), tokenize("" if self.fault == "empty" else self.text(body))
+            said = self.said(body)
+            thinking, text = tokenize(self.reply_thinking), tokenize(said.text)
+            calls = [(name, tokenize(arguments)) for name, arguments in said.calls]
             limits = (body.get(name) for name in ("max_tokens", "max_completion_tokens", "n_predict"))
             asked = next((limit for limit in limits if limit is not None and limit >= 0), self.n_ctx)
             limit = max(1, min(asked, self.n_ctx - prompt))
-            ended = len(thinking) + len(text) < limit
+            whole = len(thinking) + len(text) + sum(1 + len(arguments) for _, arguments in calls)  # a name is a token
             thinking, text = thinking[:limit], text[: max(0, limit - len(thinking))]
+            calls = cut(calls, limit - len(thinking) - len(text))
             rendered = render(body)
             shared = max((_common(rendered, seen) for seen in self._seen), default=0) * prompt // len(rendered)
             cached = max(0, min(shared, prompt - 1)) if body.get("cache_prompt", True) else 0
-            self._seen.append([*rendered, *thinking, *text])
+            spoken = [token for name, arguments in calls for token in tokenize(f" {name} {''.join(arguments)}")]
+            self._seen.append([*rendered, *thinking, *text, *spoken])
             self.prefilled.append(prompt - cached)
-        finish = None if self.fault == "no_finish" else "stop" if ended else "length"
-        return Answer(self.model, prompt, cached, thinking, text, finish, len(thinking) + len(text) + ended)
+        ended = "tool_calls" if calls else "stop"
+        finish = None if self.fault == "no_finish" else ended if whole < limit else "length"
+        return Answer(self.model, prompt, cached, thinking, text, calls, finish, min(whole + 1, limit))
+
+
+def cut(calls: list[tuple[str, list[str]]], limit: int) -> list[tuple[str, list[str]]]:
+    """As much of the calls as fits into this many tokens."""
+    kept = []
+    for name, arguments in calls:
+        if limit > 0:
+            kept.append((name, arguments[: limit - 1]))
+        limit -= 1 + len(arguments)
+    return kept
 
 
 def _common(left: list[str], right: list[str]) -> int:
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(left, right, strict=False)))
+
+
+def joined(tokens: list[str], size: int) -> list[str]:
+    return ["".join(tokens[start : start + size]) for start in range(0, len(tokens), size)]
 
 
 @dataclass
@@ -181,6 +219,7 @@ class Answer:
     cached: int
     thinking: list[str]
     text: list[str]
+    calls: list[tuple[str, list[str]]]
     finish: str | None
     completion: int
     id: str = field(default_factory=lambda: f"chatcmpl-{time.monotonic_ns():032d}")
@@ -194,16 +233,31 @@ class Answer:
         return self.body("chat.completion.chunk", choice, **more)
 
     def deltas(self, size: int) -> list[Json]:
-        return [
-            {kind: "".join(tokens[start : start + size])}
+        words = [
+            {kind: piece}
             for kind, tokens in (("reasoning_content", self.thinking), ("content", self.text))
-            for start in range(0, len(tokens), size)
+            for piece in joined(tokens, size)
+        ]
+        return words + [
+            {"tool_calls": [piece]} for index in range(len(self.calls)) for piece in self._call(index, size)
         ]
 
+    def _call(self, index: int, size: int) -> list[Json]:
+        """The pieces of one call: the first says whose they are, the others only go on with its arguments."""
+        name, tokens = self.calls[index]
+        first, *rest = joined(tokens, size) or [""]
+        head = {"index": index, "id": uuid4().hex, "type": "function", "function": {"name": name, "arguments": first}}
+        return [head, *({"index": index, "function": {"arguments": piece}} for piece in rest)]
+
     def whole(self) -> Json:
-        message = {"role": "assistant", "content": "".join(self.text)}
+        message: Json = {"role": "assistant", "content": "".join(self.text)}
         if self.thinking:
             message["reasoning_content"] = "".join(self.thinking)
+        if self.calls:
+            message["tool_calls"] = [
+                {"type": "function", "function": {"name": name, "arguments": "".join(tokens)}, "id": uuid4().hex}
+                for name, tokens in self.calls
+            ]
         return self.body("chat.completion", {"finish_reason": self.finish, "message": message}, **self.costs())
 
     def costs(self) -> Json:
@@ -223,6 +277,10 @@ class RefusedError(Exception):
 
 def bad_request(message: str) -> RefusedError:
     return RefusedError(400, {"error": {"code": 400, "message": message, "type": "invalid_request_error"}})
+
+
+def server_error(message: str) -> RefusedError:
+    return RefusedError(500, {"error": {"code": 500, "message": message, "type": "server_error"}})
 
 
 class Http(BaseHTTPRequestHandler):
@@ -339,6 +397,8 @@ def props(http: Http) -> Json:
         return recorded("71-router-props-nomodel")
     said = recorded("50-props-smol-alias")
     said["default_generation_settings"]["n_ctx"] = fake.claimed
+    caps = ("supports_tools", "supports_tool_calls", "supports_object_arguments")
+    said["chat_template_caps"] |= dict.fromkeys(caps, fake.tools)
     mine = {"model_alias": fake.model, "model_path": f"/models/{fake.model}.gguf", "endpoint_metrics": fake.metrics}
     return said | mine | {"total_slots": fake.slots}
 
@@ -385,6 +445,13 @@ def conversation(http: Http) -> Json:
         raise bad_request("'messages' is required")
     if not isinstance(body["messages"], list):
         raise bad_request("Expected 'messages' to be an array")
+    if body.get("tools") and http.fake.fault == "no_tools":
+        raise server_error("tools param requires --jinja flag")
+    if body.get("tools") and body.get("grammar") and body.get("tool_choice") != "none":
+        raise bad_request("Cannot use custom grammar constraints with tools.")
+    calls = [call for message in body["messages"] for call in message.get("tool_calls") or []]
+    if http.fake.tools and any(parse(call["function"]["arguments"]) is None for call in calls):
+        raise server_error("Failed to parse tool call arguments as JSON: [json.exception.parse_error.101] parse error")
     return body
 
 
@@ -506,6 +573,7 @@ FAULTS = (
     *("not_http", "truncated_json", "wrong_content_type", "unauthorized", "router", "lying"),
     *("die_mid_stream", "error_mid_stream", "no_finish", "empty", "cut_silently", "drop_after_stream"),
     "boasts",  # reports far more prompt tokens than its window holds
+    "no_tools",  # refuses requests with tools, whatever its template has, as one that was started with --no-jinja
 )
 
 

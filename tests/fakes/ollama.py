@@ -1,21 +1,21 @@
 """An Ollama without models that still loads, reloads and forgets them as a real one does.
 
 What it says has the form of the recordings; what it does was measured on a real server, as far as a client of its
-native API can see it. It replies with greetings, and counts words as tokens. Run it by hand with `python -m tests.fakes.ollama --port 11434 --fault slow`.
+native API can see it. It replies with greetings, unless it is told what to say, and counts words as tokens. Run it by hand with `python -m tests.fakes.ollama --port 11434 --fault slow`.
 """
 
 import argparse
 import json
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, TypeAlias
 
-from tests.fakes.llama_server import tokenize_prompt
+from tests.fakes.llama_server import Calls, tokenize_prompt
 
 Json: TypeAlias = dict[str, Any]
 
@@ -60,8 +60,18 @@ class Model:
 def rendered(messages: list[Json], tools: list[Json] | None) -> str:
     """The prompt by the template of the recorded model, and the tools as text before it."""
     listed = [{"role": "system", "content": f"Tools: {json.dumps(tools)}"}] if tools else []
-    said = "".join(f"<|im_start|>{each['role']}\n{each['content']}<|im_end|>\n" for each in [*listed, *messages])
+    said = "".join(f"<|im_start|>{each['role']}\n{spoken(each)}<|im_end|>\n" for each in [*listed, *messages])
     return f"{said}<|im_start|>assistant\n"
+
+
+def called(index: int, name: str, arguments: str) -> Json:
+    """A call in the native form, where the arguments are an object."""
+    function = {"index": index, "name": name, "arguments": json.loads(arguments)}
+    return {"id": f"call_{sha256(f'{index}{name}{arguments}'.encode()).hexdigest()[:8]}", "function": function}
+
+
+def spoken(message: Json) -> str:
+    return "".join([message.get("content") or "", *(json.dumps(call) for call in message.get("tool_calls") or [])])
 
 
 @dataclass(frozen=True)
@@ -82,6 +92,7 @@ class Fake:
     version: str = "0.33.0-rc2"
     vram_share: float = 0.0
     fault: str | None = None
+    reply: Callable[[Json], str | Calls | None] = lambda _: None  # None leaves it to the fake
 
     url: str = field(default="", init=False)
     resident: dict[str, Resident] = field(default_factory=dict, init=False)  # by blob
@@ -133,6 +144,7 @@ class Fake:
         return {
             "modelfile": f"# FROM {model.name}\n\nFROM /home/user/.ollama/models/blobs/{model.blob}\n{pinned}",
             "parameters": model.parameters,
+            "capabilities": ["completion", *(["tools"] if model.tools else [])],
             "model_info": {
                 "general.architecture": "llama",
                 "llama.context_length": model.trained,
@@ -160,11 +172,20 @@ class Fake:
             return 400, {"error": json.dumps({"error": inner | {"n_prompt_tokens": size, "n_ctx": window}})}
         size = window - (window - 4) // 2 if size >= window else size
         self.prefilled.append(size)
-        words = ["Hello"] * min(body.get("options", {}).get("num_predict", 3), 3)
-        end = {"done": True, "done_reason": "length", "prompt_eval_count": size, "eval_count": len(words)}
+        told = self.reply(body)
+        reply = Calls(told) if isinstance(told, str) else told
+        words = ["Hello"] * min(body.get("options", {}).get("num_predict", 3), 3) if reply is None else [reply.text]
+        calls = [called(index, *call) for index, call in enumerate(reply.calls if reply and body.get("tools") else [])]
+        end: Json = {"done": True, "done_reason": "stop" if reply else "length"}
+        end |= {"prompt_eval_count": size, "eval_count": len(words) + len(calls)}
         if body.get("stream", True):
-            return 200, [*({**said, "message": {"role": "assistant", "content": word}} for word in words), said | end]
-        return 200, said | end | {"message": {"role": "assistant", "content": "".join(words)}}
+            pieces: list[Json] = [
+                *({"content": word} for word in words),
+                *({"content": "", "tool_calls": [c]} for c in calls),
+            ]
+            return 200, [*({**said, "message": {"role": "assistant"} | piece} for piece in pieces), said | end]
+        whole = {"role": "assistant", "content": "".join(words)} | ({"tool_calls": calls} if calls else {})
+        return 200, said | end | {"message": whole}
 
     def v1_models(self) -> Json:
         lie = {"owned_by": "vllm", "max_model_len": 131_072} if self.fault == "lying" else {"owned_by": "library"}

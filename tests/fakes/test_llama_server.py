@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.fakes.llama_server import CHAT, FAULTS, Fake, Json, render, running, tokenize
+from tests.fakes.llama_server import CHAT, FAULTS, Calls, Fake, Json, render, running, tokenize
 from tests.recordings import load, transport
 
 TERSE = [{"role": "system", "content": "You are terse."}, {"role": "user", "content": "Say hello."}]
@@ -203,6 +203,97 @@ def test_a_callable_may_leave_the_answer_to_the_fake() -> None:
         texts = [chat(server, say=say).json()["choices"][0]["message"]["content"] for say in ("this", None)]
         plain = chat(server, response_format={"type": "json_object"}).json()["choices"][0]["message"]["content"]
     assert [*texts, plain] == ["this", "Done.", "{}"]
+
+
+LOOK = {"tools": [{"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}]}
+TWICE = Calls("Let me see.", [("look", '{"at": "a"}'), ("look", "{}")])
+
+
+def gathered(text: str) -> list[Json]:
+    """The deltas of a stream, without the random ids."""
+    deltas = [choice["delta"] for event in events(text) for choice in event["choices"]]
+    for call in (call for delta in deltas for call in delta.get("tool_calls", [])):
+        call.pop("id", None)
+    return deltas
+
+
+def test_calls_come_in_pieces_behind_the_text() -> None:
+    """As llama-server b11549 streams them: all but the later pieces of the arguments are in the first."""
+    with running(Fake(tools=True, reply=lambda _: TWICE, tokens_per_piece=4)) as server:
+        heard = chat(server, **LOOK, **USAGE).text
+        whole = chat(server, **LOOK).json()["choices"][0]
+    assert gathered(heard) == [
+        {"role": "assistant", "content": None},
+        {"content": "Let me see."},
+        {"tool_calls": [{"index": 0, "type": "function", "function": {"name": "look", "arguments": '{"at"'}}]},
+        {"tool_calls": [{"index": 0, "function": {"arguments": ': "a"'}}]},
+        {"tool_calls": [{"index": 0, "function": {"arguments": "}"}}]},
+        {"tool_calls": [{"index": 1, "type": "function", "function": {"name": "look", "arguments": "{}"}}]},
+        {},
+    ]
+    assert [event["choices"][0]["finish_reason"] for event in events(heard)[:-1]] == [None] * 6 + ["tool_calls"]
+    assert whole["finish_reason"] == "tool_calls"
+    assert whole["message"]["content"] == TWICE.text
+    calls = [(call["function"]["name"], call["function"]["arguments"]) for call in whole["message"]["tool_calls"]]
+    assert calls == TWICE.calls
+    assert len({call["id"] for call in whole["message"]["tool_calls"]}) == 2
+
+
+def test_calls_that_do_not_fit_are_cut_off() -> None:
+    kept = []
+    with running(Fake(tools=True, reply=lambda _: TWICE)) as server:
+        for limit in range(1, 17):
+            answer = chat(server, **LOOK, max_tokens=limit).json()
+            (choice,) = answer["choices"]
+            calls = choice["message"].get("tool_calls", [])
+            kept.append((len(calls), choice["finish_reason"]))
+            assert answer["usage"]["completion_tokens"] == min(limit, 16)
+    assert kept == [(0, "length")] * 4 + [(1, "length")] * 8 + [(2, "length")] * 3 + [(2, "tool_calls")]
+
+
+def test_what_was_called_is_the_prefix_of_what_follows() -> None:
+    with running(Fake(tools=True, reply=lambda body: TWICE if len(body["messages"]) == 2 else "Done.")) as server:
+        asked = ask(server, CHAT, {"messages": TERSE, **LOOK}).json()
+        made = asked["choices"][0]["message"]
+        results = [{"role": "tool", "tool_call_id": call["id"], "content": "It is."} for call in made["tool_calls"]]
+        after = ask(server, CHAT, {"messages": [*TERSE, made, *results], **LOOK}).json()
+    assert after["timings"]["cache_n"] == asked["usage"]["total_tokens"] - 1, "all but the end of text"
+    assert after["choices"][0]["finish_reason"] == "stop"
+
+
+@pytest.mark.parametrize(
+    ("config", "more"),
+    [({"tools": True}, {}), ({"tools": False}, LOOK), ({"tools": True}, LOOK | {"tool_choice": "none"})],
+)
+def test_without_tools_only_the_text_is_said(config: Json, more: Json) -> None:
+    with running(Fake(reply=lambda _: TWICE, **config)) as server:
+        (choice,) = chat(server, **more).json()["choices"]
+    assert choice == {"finish_reason": "stop", "index": 0, "message": {"role": "assistant", "content": TWICE.text}}
+
+
+def test_tools_are_refused_as_a_real_server_refuses_them() -> None:
+    """Seen with llama-server b11549: without Jinja; under a grammar; with arguments of old that are no JSON."""
+    called = {"role": "assistant", "content": "", "tool_calls": [{"id": "a", "function": {"name": "look"}}]}
+
+    def with_arguments(text: str) -> Json:
+        called["tool_calls"][0]["function"]["arguments"] = text  # type: ignore[index]
+        return {"messages": [*TERSE, called, {"role": "tool", "tool_call_id": "a", "content": "It is."}]}
+
+    with running(Fake(tools=True)) as server:
+        assert ask(server, "/props").json()["chat_template_caps"]["supports_tool_calls"] is True
+        for text, status in (("{}", 200), ("[1]", 200), ("", 500), ('{"at":', 500)):
+            for path in (CHAT, COUNT):
+                assert ask(server, path, with_arguments(text)).status_code == status
+        refused = chat(server, **LOOK, grammar='root ::= "a"')
+        assert (refused.status_code, refused.json()["error"]["type"]) == (400, "invalid_request_error")
+        assert chat(server, **LOOK, grammar='root ::= "a"', tool_choice="none").status_code == 200
+        server.fault = "no_tools"
+        said = {"code": 500, "message": "tools param requires --jinja flag", "type": "server_error"}
+        for path in (CHAT, COUNT, "/apply-template"):
+            answer = ask(server, path, {"messages": TERSE, **LOOK})
+            assert (answer.status_code, answer.json()) == (500, {"error": said})
+            assert ask(server, path, {"messages": TERSE}).status_code == 200
+        assert ask(server, "/props").json()["chat_template_caps"]["supports_tools"] is True, "as a real one says"
 
 
 def test_a_server_gets_ready() -> None:

@@ -41,6 +41,7 @@ LM_STUDIO = {  # in the form that its documentation gives; the models are made u
             "compatibility_type": "gguf",
             "quantization": "Q4_K_M",
             "state": "loaded",
+            "capabilities": ["tool_use"],
             "max_context_length": 131072,
             "loaded_context_length": 4096,
         },
@@ -81,6 +82,7 @@ class Known:
     answers: tuple[tuple[str, Any], ...] = ()
     holds: tuple[str, ...] = ()  # the fields that decide
     codes: frozenset[str] = frozenset()
+    calls_tools: bool | None = None
 
     def transport(self) -> httpx.AsyncBaseTransport:
         return transport(*self.recordings) if self.recordings else plainly(dict(self.answers))
@@ -104,6 +106,7 @@ SERVERS = {
         recordings=("50-props-smol-alias", "50-models-smol-alias", "40e-ollama-api-show", "40f-ollama-api-tags"),
         holds=("n_ctx",),
         codes=frozenset({"no-tools"}),
+        calls_tools=False,
     ),
     "ollama, resident": Known(
         runtime="ollama",
@@ -116,6 +119,7 @@ SERVERS = {
         asks=("GET /api/ps", "GET /api/tags", "POST /api/show"),
         holds=("context_length", "num_ctx"),
         codes=frozenset({"unpinned", "half-window"}),
+        calls_tools=False,
     ),
     "ollama, cold": Known(
         runtime="ollama",
@@ -127,6 +131,7 @@ SERVERS = {
         ),
         asks=("GET /api/ps", "GET /api/tags", "POST /api/show"),
         codes=frozenset({"unpinned"}),
+        calls_tools=False,
     ),
     "vllm": Known(
         runtime="vllm",
@@ -167,6 +172,7 @@ SERVERS = {
         answers=(("/v1/models", {"object": "list", "data": [{"id": "small-coder-7b"}]}), ("/api/v0/models", LM_STUDIO)),
         asks=_OTHERS,
         holds=("loaded_context_length",),
+        calls_tools=True,
     ),
     "litellm": Known(
         runtime="openai",
@@ -241,6 +247,7 @@ async def test_it_is_read_as_it_was_recorded(name: str) -> None:
         assert reading.tokens > 0
         assert reading.where.startswith(f"{known.runtime} ")
     assert {advice.code for advice in model.warnings} == known.codes
+    assert model.calls_tools is known.calls_tools
 
 
 @every
@@ -309,6 +316,28 @@ async def test_what_is_no_number_of_tokens_is_unknown(name: str, odd: object) ->
     assert (model.window.tokens, model.window.max_prompt) == (None, None)
     assert model.window.confidence is Confidence.UNKNOWN
     assert known.runtime == "llama-server" or {"unpinned", "unknown-window"} & {each.code for each in model.warnings}
+
+
+SAYING = [name for name, known in SERVERS.items() if known.calls_tools is not None]
+
+
+@pytest.mark.parametrize("name", SAYING)
+@pytest.mark.parametrize(
+    "odd", [None, ABSENT, "tools", 7, {}], ids=lambda odd: "absent" if odd is ABSENT else repr(odd)
+)
+async def test_what_says_nothing_about_tools_leaves_them_unknown(name: str, odd: object) -> None:
+    known = SERVERS[name]
+
+    def change(response: httpx.Response) -> httpx.Response:
+        said = changed(response.json(), ("chat_template_caps", "capabilities"), odd)
+        return httpx.Response(response.status_code, json=said)
+
+    report = await Detector("http://recorded", transport=Altered(known.transport(), change)).probe()
+    if report.status is Status.UP:
+        assert first(report, known).calls_tools is None
+    else:  # llama-server, whose readers say that they cannot read it
+        assert known.runtime == "llama-server"
+        assert odd in ("tools", 7)
 
 
 @pytest.mark.parametrize("name", STATED)

@@ -8,13 +8,14 @@ import httpx
 import pytest
 
 from localctx.core.accounting import Count
+from localctx.core.checkpoint import Outline
 from localctx.core.window import Confidence, ModelReport, Reading, Source, Status, reconcile
 from localctx.errors import Unauthorized
 from localctx.ports import Finished, Request
 from localctx.runtimes.llama_server import LlamaServer, serves
 from localctx.runtimes.server import Pins
 from tests.cases import case
-from tests.fakes.llama_server import CHAT, Fake, render, running, tokenize
+from tests.fakes.llama_server import CHAT, Calls, Fake, render, running, tokenize
 from tests.recordings import load, transport
 from tests.runtimes.raw import Heard
 
@@ -103,7 +104,7 @@ async def test_the_embedded_server_is_read_under_its_own_name() -> None:
     server, heard = replayed("90-xllamacpp-inprocess", kind="embedded")
     model = only(await server.probe())
     assert {*heard.asked} == BOTH
-    assert (model.id, model.window.tokens, model.slots) == (f"{SMOL}.gguf", 2048, 1)
+    assert (model.id, model.window.tokens, model.slots, model.calls_tools) == (f"{SMOL}.gguf", 2048, 1, False)
     assert model.window.decided_by is not None
     assert model.window.decided_by.where.startswith("embedded /props")
     assert await server.count([{"role": "user", "content": "hi"}])
@@ -154,6 +155,36 @@ async def test_the_right_key_opens_and_without_one_none_is_sent() -> None:
     assert {*sent} == {None, "Bearer another", f"Bearer {KEY}"}
 
 
+@pytest.mark.parametrize(
+    ("caps", "calls"),
+    [
+        ({"supports_tools": True, "supports_tool_calls": True}, True),
+        ({"supports_tools": True}, True),
+        ({"supports_tools": True, "supports_tool_calls": False}, False),
+        ({"supports_tools": False, "supports_tool_calls": True}, False),
+        ({"supports_tool_calls": True}, None),
+        ({}, None),
+        (None, None),
+    ],
+)
+async def test_a_model_calls_tools_where_its_template_has_tools_and_calls(
+    caps: dict[str, bool] | None,
+    calls: bool | None,  # noqa: FBT001  a column of the table
+) -> None:
+    props = {"default_generation_settings": {"n_ctx": 512}, "chat_template_caps": caps}
+    bodies = {"/props": props, "/v1/models": {"data": [{"id": "m"}]}}
+    mock = httpx.MockTransport(lambda request: httpx.Response(200, json=bodies[request.url.path]))
+    assert only(await LlamaServer("http://x", transport=mock).probe()).calls_tools is calls
+
+
+@pytest.mark.parametrize("tools", [True, False])
+async def test_the_fake_says_what_its_template_has(tools: bool) -> None:  # noqa: FBT001
+    with running(Fake(tools=tools)) as fake:
+        model = only(await LlamaServer(fake.url).probe())
+    assert model.calls_tools is tools
+    assert ("no-tools" in [advice.code for advice in model.warnings]) is not tools
+
+
 # The router.
 
 
@@ -195,6 +226,7 @@ async def test_a_real_router_confirms_only_what_it_has_loaded(models: str, loade
     for model in report.models:
         served = model.id in loaded
         assert (model.loaded, model.window.tokens, model.slots) == (served, 2048, None)
+        assert model.calls_tools is None, "a router has no template of its own"
         assert model.window.confidence is (Confidence.SERVED if served else Confidence.PROVISIONAL)
         assert model.window.decided_by is not None
         assert model.window.decided_by.where.endswith("meta.n_ctx" if served else "status.args")
@@ -426,6 +458,26 @@ async def test_wishes_are_sent_and_only_those() -> None:
     first, second = fake.chats
     assert (first["model"], first["max_tokens"], first["temperature"], first["stream"]) == ("m", 7, 0.25, True)
     assert second == {key: value for key, value in first.items() if key != "temperature"} | {"max_tokens": 9}
+
+
+async def test_an_outline_leaves_the_prompt_as_it_is_and_calls_no_tools() -> None:
+    """llama.cpp refuses a grammar beside tools that may be called; what it renders does not depend on that."""
+    form = Outline(("Goal",), 1, 50)
+    with running(Fake(tools=True, reply=lambda _: Calls("## Goal", [("look", "{}")]))) as fake:
+        server = LlamaServer(fake.url)
+        ends = []
+        for request in (
+            Request(TERSE, 9, TOOLS),
+            Request(TERSE, 9, TOOLS, outline=form),
+            Request(TERSE, 9, outline=form),
+        ):
+            *_, end = [piece async for piece in server.chat(request)]
+            assert isinstance(end, Finished)
+            ends.append(end)
+    assert [bool(end.calls) for end in ends] == [True, False, False]
+    assert [body.get("tool_choice") for body in fake.chats] == [None, "none", None]
+    assert ends[1].usage.prompt == ends[0].usage.prompt
+    assert fake.prefilled[1] == 1, "the prefix is still there"
 
 
 async def test_two_replies_in_a_row_need_no_kept_connection() -> None:

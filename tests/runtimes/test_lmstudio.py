@@ -68,3 +68,20 @@ async def test_a_pin_of_a_model_that_is_not_loaded_is_capped_by_the_weights(pin:
 )
 async def test_another_list_is_another_server(listed: object) -> None:
     assert (await Detector("http://x", transport=answering(listed)).probe()).runtime == "openai"
+
+
+@pytest.mark.parametrize(
+    ("said", "calls"),
+    [
+        (["tool_use"], True),
+        (["vision", "tool_use"], True),
+        (["vision"], None),
+        ([], None),
+        (None, None),
+        ("tool_use", None),
+    ],
+)
+async def test_what_is_listed_as_using_tools_calls_them(said: object, calls: bool | None) -> None:  # noqa: FBT001
+    """Others are given tools too, by LM Studio's own words, which may work or not."""
+    assert (await one(capabilities=said)).calls_tools is calls
+    assert (await one()).calls_tools is None

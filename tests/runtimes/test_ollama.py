@@ -542,3 +542,46 @@ async def test_a_digest_of_another_form_is_none(said: object, digest: str | None
 
     report = await Detector("http://x", kind="ollama", transport=httpx.MockTransport(answer)).probe()
     assert [model.digest for model in report.models] == [digest]
+
+
+# Tools.
+
+
+@pytest.mark.parametrize(
+    ("said", "calls"),
+    [
+        ({"capabilities": ["completion", "tools"]}, True),
+        ({"capabilities": ["completion"]}, False),
+        ({"capabilities": []}, False),
+        ({"capabilities": ["completion", 7, {}, None]}, False),
+        ({"capabilities": None}, None),
+        ({"capabilities": "tools"}, None),
+        ({"capabilities": {"tools": True}}, None),
+        ({}, None),
+        ({"modelfile": 7, "capabilities": ["tools"]}, None),
+    ],
+)
+async def test_a_model_calls_tools_where_that_is_listed(said: dict[str, Any], calls: bool | None) -> None:  # noqa: FBT001
+    answers = {
+        "/api/version": {"version": "0.6.4"},
+        "/api/ps": {"models": []},
+        "/api/tags": {"models": [{"name": "m"}]},
+        "/api/show": said,
+    }
+    replay = httpx.MockTransport(lambda request: httpx.Response(200, json=answers.get(request.url.path, {})))
+    report = await Detector("http://x", kind="ollama", transport=replay).probe()
+    assert by_name(report)["m:latest"].calls_tools is calls
+
+
+async def test_each_model_has_its_own_tools() -> None:
+    with running(
+        Fake(models=[Model(name="one", tools=False), Model(name="two"), Model(name="x", weights="one")])
+    ) as fake:
+        models = by_name(await asked(fake))
+        assert {name: model.calls_tools for name, model in models.items()} == {
+            "one:latest": False,
+            "two:latest": True,
+            "x:latest": True,
+        }
+        fake.fault = "no_show"
+        assert {model.calls_tools for model in by_name(await asked(fake)).values()} == {None}

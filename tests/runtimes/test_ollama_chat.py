@@ -6,18 +6,20 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from time import monotonic
 from typing import Any
 
 import httpx
 import pytest
 
 from localctx.core.accounting import Count
+from localctx.core.messages import ToolCall
 from localctx.core.window import Reading, Source
-from localctx.errors import PromptRefused, ServerFailed
+from localctx.errors import PromptRefused, ServerFailed, ToolsRefused
 from localctx.ports import Delta, Finished, Piece, Request
 from localctx.runtimes.ollama_chat import OllamaServer
 from localctx.runtimes.server import Pins
-from tests.fakes.llama_server import tokenize, tokenize_prompt
+from tests.fakes.llama_server import Calls, tokenize, tokenize_prompt
 from tests.fakes.ollama import Fake, Model, running
 from tests.recordings import body, load
 
@@ -142,11 +144,174 @@ async def test_messages_go_in_the_native_form() -> None:
         {
             "role": "assistant",
             "content": "",
-            "tool_calls": [{"function": {"name": "read", "arguments": {"path": "a.txt"}}}],
+            "tool_calls": [{"id": "a", "function": {"name": "read", "arguments": {"path": "a.txt"}}}],
             "thinking": "hm",
         },
-        {"role": "tool", "content": "alpha"},
+        {"role": "tool", "tool_call_id": "a", "tool_name": "read", "content": "alpha"},
     ]
+
+
+async def test_a_result_goes_as_a_real_one_took_it() -> None:
+    taken = load(PREFIX + "147-tools-result-turn")["request"]["body"]
+    (question, asked, result) = taken["messages"]
+    (call,) = asked["tool_calls"]
+    function = {"name": "get_weather", "arguments": json.dumps(call["function"]["arguments"])}
+    messages = [
+        question,
+        asked | {"tool_calls": [{"id": call["id"], "type": "function", "function": function}]},
+        {key: value for key, value in result.items() if key != "tool_name"},
+    ]
+    transport = Ollama(recorded("23-chat-stream"))
+    await said(transport, request=Request(messages, 8, taken["tools"]))
+    (chat,) = transport.calls("/api/chat")
+    assert (chat["messages"], chat["tools"]) == (taken["messages"], taken["tools"])
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments"),
+    [
+        ("", {}),
+        ("{}", {}),
+        ('{"a": {"b": [1.5, null]}}', {"a": {"b": [1.5, None]}}),
+        ('{"cut": "', {"text": '{"cut": "'}),
+        ("[1]", {"text": "[1]"}),
+        ("null", {"text": "null"}),
+        ('{"a": NaN}', {"text": '{"a": NaN}'}),
+        ('{"a": "\ud800"}', {"text": '{"a": "\ud800"}'}),
+    ],
+)
+async def test_the_arguments_of_former_calls_go_as_objects(text: str, arguments: object) -> None:
+    transport = Ollama(recorded("23-chat-stream"))
+    await said(transport, request=Request(called(text), 8))
+    (chat,) = transport.calls("/api/chat")
+    (call,) = chat["messages"][1]["tool_calls"]
+    assert call["function"]["arguments"] == json.loads(json.dumps(arguments).replace("\\ud800", "?"))
+
+
+@pytest.mark.parametrize("depth", range(900, 1000, 4))
+async def test_however_deep_the_arguments_are_nested_they_go(depth: int) -> None:
+    transport = Ollama(recorded("23-chat-stream"))
+    await said(transport, request=Request(called('{"x":' * depth + "1" + "}" * depth), 8))
+    assert transport.calls("/api/chat")
+
+
+@pytest.mark.parametrize("text", ['\\"', "{", "\\", '"', "a", '"{'])
+async def test_a_model_that_got_stuck_in_its_arguments_costs_little(text: str) -> None:
+    transport, began = Ollama(recorded("23-chat-stream")), monotonic()
+    await said(transport, request=Request(called('{"a": "' + text * 500_000), 8))
+    assert monotonic() - began < 10
+
+
+def called(arguments: str) -> list[dict[str, object]]:
+    """A history with one call."""
+    call = {"id": "a", "type": "function", "function": {"name": "read", "arguments": arguments}}
+    return [
+        {"role": "user", "content": "Read it."},
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "a", "content": "alpha"},
+    ]
+
+
+async def test_results_are_named_after_the_calls_they_answer() -> None:
+    """An id that comes again means the newer call, and a result without a call has no name."""
+    transport = Ollama(recorded("23-chat-stream"))
+    again: list[dict[str, Any]] = json.loads(json.dumps(called("{}")).replace("read", "write"))
+    stray: dict[str, object] = {"role": "tool", "tool_call_id": "z", "content": "?"}
+    await said(transport, request=Request([*called("{}"), *again, stray], 8))
+    (chat,) = transport.calls("/api/chat")
+    results = [message for message in chat["messages"] if message["role"] == "tool"]
+    assert [result.get("tool_name") for result in results] == ["read", "write", None]
+
+
+# Calls.
+
+
+async def test_a_recorded_call_is_read() -> None:
+    *pieces, end = await said(Ollama(recorded("144-tools-stream")))
+    assert pieces == []
+    assert isinstance(end, Finished)
+    assert (end.reason, end.called_tools) == ("stop", True)
+    assert end.calls == (ToolCall("call_68are7rt", "get_weather", '{"city":"Oslo"}'),)
+
+
+def line(*calls: object, done: bool = False) -> dict[str, object]:
+    return {"message": {"content": "", "tool_calls": list(calls)}, "done": done}
+
+
+async def test_calls_come_in_one_line_or_in_several_with_an_id_or_without() -> None:
+    """An older Ollama gives neither ids nor more than one index; text that is not ASCII stays as it is."""
+    calls: list[dict[str, object]] = [
+        {"id": "call_1", "function": {"index": 0, "name": "look", "arguments": {"at": "é 漢", "n": [1, None]}}},
+        {"function": {"index": 0, "name": "look", "arguments": {}}},
+        {"function": {"name": "look", "arguments": None}},
+        {"function": {"name": "look"}},
+    ]
+    *_, end = await said(Ollama(streamed(line(*calls[:2]), line(calls[2]), line(calls[3], done=True))))
+    assert isinstance(end, Finished)
+    assert [call.arguments for call in end.calls] == ['{"at":"é 漢","n":[1,null]}', "{}", "{}", "{}"]
+    assert len({call.id for call in end.calls}) == 4
+    assert end.calls[0].id == "call_1"
+
+
+@pytest.mark.parametrize(
+    ("calls", "why"),
+    [
+        ([{"function": {"name": "look"}}] * 129, "more than 128 calls"),
+        ([{"function": {"name": "look", "arguments": {"at": "x" * 2**20}}}], "1,048,576 bytes"),
+        ([{"function": {"name": "x" * 2000}}], "1,024 characters"),
+    ],
+)
+async def test_calls_that_no_model_makes_fail_the_reply(calls: list[object], why: str) -> None:
+    with pytest.raises(ServerFailed, match=why):
+        await said(Ollama(streamed(line(*calls), line(done=True))))
+
+
+@pytest.mark.parametrize("calls", [[None], [7, []], [{}], [{"function": {"name": {}}}]])
+async def test_calls_that_cannot_be_read_are_told_of(calls: list[object]) -> None:
+    *_, end = await said(Ollama(streamed(line(*calls), line(done=True))))
+    assert isinstance(end, Finished)
+    assert (end.called_tools, end.calls) == (True, ())
+
+
+async def test_a_model_without_tools_refuses_them_and_goes_on_without() -> None:
+    refusal = httpx.Response(400, json=body(PREFIX + "98-tools-unsupported"))
+    with pytest.raises(
+        ToolsRefused, match=r"HTTP 400: .*does not support tools\); serve a model whose template has tools"
+    ):
+        await said(Ollama(refusal), request=Request(HELLO.messages, 8, LOOK))
+    async with talking(Fake(models=[Model(name="smollm2:latest", tools=False)])) as server:
+        with pytest.raises(ToolsRefused):
+            assert [piece async for piece in server.chat(Request(TERSE, 5, LOOK))]
+        assert [piece async for piece in server.chat(Request(TERSE, 5))]
+
+
+async def test_a_whole_round_of_calls_and_results() -> None:
+    def reply(body: dict[str, Any]) -> Calls | str:
+        if body["messages"][-1]["role"] == "tool":
+            return f"It says {body['messages'][-1]['content']}."
+        return Calls("Let me see.", [("look", '{"at": "a"}'), ("look", '{"at": "b"}')])
+
+    async with talking(Fake(reply=reply)) as server:
+        *pieces, end = [piece async for piece in server.chat(Request(TERSE, 5, LOOK))]
+        assert pieces == [Delta("Let me see.")]
+        assert isinstance(end, Finished)
+        asked: dict[str, object] = {
+            "role": "assistant",
+            "content": "Let me see.",
+            "tool_calls": [
+                {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+                for call in end.calls
+            ],
+        }
+        results: list[dict[str, object]] = [
+            {"role": "tool", "tool_call_id": call.id, "content": call.arguments} for call in end.calls
+        ]
+        count = await server.count([*TERSE, asked, *results], LOOK)
+        *pieces, end = [piece async for piece in server.chat(Request([*TERSE, asked, *results], 5, LOOK))]
+    assert pieces == [Delta('It says {"at":"b"}.')]
+    assert isinstance(end, Finished)
+    assert count is not None
+    assert (end.called_tools, end.usage.prompt) == (False, count.tokens)
 
 
 # Counting.

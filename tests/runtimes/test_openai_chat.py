@@ -1,7 +1,8 @@
 from __future__ import annotations
 
+import json
 import tracemalloc
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ import httpx
 import pytest
 
 from localctx.core.accounting import Usage
+from localctx.core.messages import ToolCall
 from localctx.errors import (
     LocalctxError,
     ModelMissing,
@@ -17,13 +19,14 @@ from localctx.errors import (
     PromptRefused,
     ServerFailed,
     ServerLoading,
+    ToolsRefused,
     Unauthorized,
     Unreachable,
 )
 from localctx.ports import Delta, Finished, Piece, Request
 from localctx.runtimes.llama_server import LlamaServer
-from tests.fakes.llama_server import Fake, running
-from tests.recordings import transport
+from tests.fakes.llama_server import Calls, Fake, running
+from tests.recordings import load, transport
 from tests.runtimes.raw import events, http, saying
 
 if TYPE_CHECKING:
@@ -32,13 +35,14 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.anyio
 
 HELLO = Request([{"role": "user", "content": "Say hello."}], 50)
+LOOK = replace(HELLO, tools=[{"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}])
 TEXT = '{"choices":[{"delta":{"content":"a"}}]}'
 STOP = '{"choices":[{"delta":{},"finish_reason":"stop"}]}'
 
 
-async def heard(server: LlamaServer, into: list[Piece] | None = None) -> list[Piece]:
+async def heard(server: LlamaServer, into: list[Piece] | None = None, request: Request = HELLO) -> list[Piece]:
     pieces = [] if into is None else into
-    async for piece in server.chat(HELLO):
+    async for piece in server.chat(request):
         pieces.append(piece)
     return pieces
 
@@ -192,6 +196,184 @@ async def test_a_server_that_falls_silent_is_given_up() -> None:
         server._http.timeout = httpx.Timeout(0.2)
         with pytest.raises(ServerFailed, match="silent"):
             await heard(server)
+
+
+# Calls.
+
+
+async def ended(server: LlamaServer, request: Request = LOOK) -> Finished:
+    *_, end = await heard(server, request=request)
+    assert isinstance(end, Finished)
+    return end
+
+
+async def test_a_recorded_call_is_read() -> None:
+    end = await ended(LlamaServer("http://recorded", transport=transport("vllm-0.32.0/23g-chat-tool-named-stream")))
+    (call,) = end.calls
+    assert (end.reason, end.called_tools) == ("stop", True)
+    assert (call.id, call.name) == ("chatcmpl-tool-9f7cae23f46f8df8", "get_weather")
+    assert json.loads(call.arguments) == {"city": {"type": "string", "description": "City name"}}
+
+
+async def test_a_recorded_call_that_comes_in_one_piece_is_read() -> None:
+    lines = load("ollama-0.33.0-rc2/146-tools-v1-stream")["response"]["body"]["sse"]
+    answer = httpx.Response(200, headers={"content-type": "text/event-stream"}, text="\n".join(lines))
+    end = await ended(LlamaServer("http://recorded", transport=httpx.MockTransport(lambda _: answer)))
+    assert end.reason == "tool_calls"
+    assert end.calls == (ToolCall("call_qh00imww", "get_weather", '{"city":"Oslo"}'),)
+
+
+async def test_calls_come_behind_the_text_in_order_and_whole() -> None:
+    calls = [("look", '{"at": "é 漢", "deep": {"x": [1, "}"]}}'), ("look", "{}"), ("list_all", "")]
+    with running(Fake(tools=True, reply=lambda _: Calls("Let me see.", calls))) as fake:
+        pieces = await heard(LlamaServer(fake.url), request=LOOK)
+    assert text(pieces) == "Let me see."
+    end = pieces[-1]
+    assert isinstance(end, Finished)
+    assert (end.reason, end.called_tools) == ("tool_calls", True)
+    assert [(call.name, call.arguments) for call in end.calls] == [*calls[:2], ("list_all", "{}")]
+    assert len({call.id for call in end.calls}) == 3
+
+
+async def test_a_call_that_is_cut_off_comes_as_far_as_it_was_written() -> None:
+    with running(Fake(tools=True, reply=lambda _: Calls("Now.", [("write", '{"text": "one two three"}')]))) as fake:
+        end = await ended(LlamaServer(fake.url), replace(LOOK, max_tokens=8))
+    assert end.reason == "length"
+    assert [(call.name, call.arguments) for call in end.calls] == [("write", '{"text":')]
+
+
+async def test_a_reply_without_calls_has_none() -> None:
+    with running(Fake(tools=True, reply=lambda _: Calls("No need."))) as fake:
+        end = await ended(LlamaServer(fake.url))
+    assert (end.reason, end.called_tools, end.calls) == ("stop", False, ())
+
+
+def chunk(calls: str, reason: str = "null") -> str:
+    return f'{{"choices":[{{"delta":{{"tool_calls":{calls}}},"finish_reason":{reason}}}]}}'
+
+
+@pytest.mark.parametrize("reason", ["tool_calls", "stop", "length", "function_call"])
+async def test_the_reason_is_left_as_the_server_says_it(reason: str) -> None:
+    call = '[{"id":"x","function":{"name":"look","arguments":{"at":"it"}}}]'
+    with saying(lambda _: [events(chunk(call, f'"{reason}"'), "[DONE]")]) as raw:
+        end = await ended(LlamaServer(raw.url))
+    assert (end.reason, end.calls) == (reason, (ToolCall("x", "look", '{"at":"it"}'),))
+
+
+@pytest.mark.parametrize(
+    ("calls", "called"),
+    [
+        ("null", False),
+        ("[]", False),
+        ("[null]", True),
+        ("[[], 7, true]", True),
+        ('[{"function":[]}]', True),
+        ('[{"index":-1,"id":[],"function":{"name":{},"arguments":[]}}]', True),
+        ('[{"index":1e300,"function":{"arguments":"{"}}]', True),
+    ],
+)
+async def test_calls_that_cannot_be_read_are_told_of(calls: str, called: bool) -> None:  # noqa: FBT001
+    with saying(lambda _: [events(chunk(calls), STOP, "[DONE]")]) as raw:
+        end = await ended(LlamaServer(raw.url))
+    assert (end.called_tools, end.calls) == (called, ())
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [
+        "{}",
+        "7",
+        '"look"',
+        '[{"function":{"name":"look","arguments":"' + "x" * (2**20 + 1) + '"}}]',
+        '[{"function":{"name":"' + "x" * 2000 + '"}}]',
+        "[" + ",".join(['{"function":{"name":"look"}}'] * 129) + "]",
+        '[{"function":{"name":"look","arguments":' + "[" * 50_000 + "]" * 50_000 + "}}]",
+    ],
+    ids=lambda calls: calls[:24],
+)
+async def test_calls_that_no_model_makes_fail_the_reply(calls: str) -> None:
+    with saying(lambda _: [events(TEXT, chunk(calls), STOP, "[DONE]")]) as raw:
+        pieces: list[Piece] = []
+        with pytest.raises(ServerFailed) as failed:
+            await heard(LlamaServer(raw.url), pieces, LOOK)
+    assert text(pieces) == "a"
+    assert len(str(failed.value)) < 500
+    assert "\n" not in str(failed.value)
+
+
+@pytest.mark.parametrize("depth", range(900, 1000, 4))
+async def test_arguments_that_are_nested_deeply_are_read_or_fail_the_reply(depth: int) -> None:
+    """Where the one turns into the other depends on how deep the stack is already."""
+    arguments = '{"x":' * depth + "1" + "}" * depth
+    call = f'[{{"function":{{"name":"look","arguments":{arguments}}}}}]'
+    with saying(lambda _: [events(chunk(call, '"stop"'), "[DONE]")]) as raw:
+        try:
+            end = await ended(LlamaServer(raw.url))
+        except ServerFailed as failed:
+            assert len(str(failed)) < 500  # noqa: PT017  either is right
+        else:
+            assert end.calls[0].arguments == arguments
+
+
+# Tools that are refused.
+
+
+@pytest.mark.parametrize(
+    ("name", "step"),
+    [
+        ("ollama-0.33.0-rc2/99-tools-unsupported-v1", "serve a model whose template has tools"),
+        ("vllm-0.32.0/10-chat-tools-not-enabled", "start vLLM with --enable-auto-tool-choice"),
+    ],
+)
+async def test_a_recorded_refusal_of_tools_is_told_apart(name: str, step: str) -> None:
+    with pytest.raises(ToolsRefused, match=f"takes no tools .HTTP 400: .*; {step}"):
+        await ended(LlamaServer("http://recorded", transport=transport(name)))
+    with pytest.raises(ServerFailed) as failed:
+        await ended(LlamaServer("http://recorded", transport=transport(name)), HELLO)
+    assert type(failed.value) is ServerFailed, "a request without tools was refused for something else"
+
+
+@pytest.mark.parametrize("tools", [True, False], ids=["template with tools", "without"])
+async def test_a_llama_server_without_jinja_refuses_tools_and_goes_on_without(tools: bool) -> None:  # noqa: FBT001
+    with running(Fake(fault="no_tools", tools=tools)) as fake:
+        server = LlamaServer(fake.url)
+        with pytest.raises(ToolsRefused, match=r"HTTP 500: tools param requires --jinja flag\); start .* with --jinja"):
+            await ended(server)
+        assert await server.count(LOOK.messages, LOOK.tools) is None
+        assert text(await heard(server)) == "Done."
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Unsupported param: tools",
+        "litellm.UnsupportedParamsError: ollama does not support parameters: ['tools'], for model=m.",
+        "litellm.UnsupportedParamsError: x does not support parameters: ['frequency_penalty', 'tools'], for model=m",
+    ],
+)
+@pytest.mark.parametrize("inside", [True, False], ids=["in the stream", "at once"])
+async def test_other_servers_refuse_tools_in_other_words(message: str, inside: bool) -> None:  # noqa: FBT001
+    body = json.dumps({"error": {"message": message, "type": "server_error", "code": 500}})
+    plain = http("Content-Type: application/json", f"Content-Length: {len(body)}", status="500 No", body=body.encode())
+    with saying(lambda _: [events(body) if inside else plain]) as raw, pytest.raises(ToolsRefused) as refused:
+        await ended(LlamaServer(raw.url))
+    assert len(str(refused.value)) < 500
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "does not support parameters: ['temperature'], for model=m. Among others, 'tools' are",
+        "Cannot use custom grammar constraints with tools.",
+        "the tools are hot",
+    ],
+)
+async def test_an_error_about_something_else_is_no_refusal_of_tools(message: str) -> None:
+    body = json.dumps({"error": {"message": message}}).encode()
+    answer = http("Content-Type: application/json", f"Content-Length: {len(body)}", status="400 No", body=body)
+    with saying(lambda _: [answer]) as raw, pytest.raises(ServerFailed) as failed:
+        await ended(LlamaServer(raw.url))
+    assert type(failed.value) is ServerFailed
 
 
 async def abandoned(fake: Fake) -> None:

@@ -15,7 +15,8 @@ import pytest
 from localctx.core.journal import begin, commit, message, project
 from localctx.core.ladder import Withdrawn
 from localctx.errors import JournalDamaged, Misuse, NothingFound, StoreUnusable
-from localctx.stores.journal import FileJournal, MemoryJournal, Sessions
+from localctx.stores.journal import FileJournal, MemoryJournal
+from localctx.stores.sessions import Sessions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

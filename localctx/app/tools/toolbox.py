@@ -1,0 +1,50 @@
+"""The tools that a model is offered, called by what it wrote: whatever that is, it gets an answer."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from localctx.ports import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from localctx.core.messages import ToolCall
+    from localctx.core.outgoing import WireMessage
+    from localctx.ports import Tool
+
+__all__ = ["Toolbox"]
+
+
+class Toolbox:
+    """Some tools, by their names."""
+
+    def __init__(self, tools: Sequence[Tool] = ()) -> None:
+        self._tools = {tool.name: tool for tool in tools}
+
+    @property
+    def schemas(self) -> list[WireMessage]:
+        """What a request says of them."""
+        return [tool.schema for tool in self._tools.values()]
+
+    async def run(self, call: ToolCall) -> Outcome:
+        """What a call comes to; a mistake of the model's is answered with an error that says what would be right."""
+        try:
+            tool = self._tools[call.name]
+            return await tool.run(_arguments(call.arguments))
+        except KeyError:
+            return Outcome(f"error: there is no tool {call.name[:60]!r}; there are {', '.join(self._tools) or 'none'}")
+        except ValueError as error:
+            return Outcome(f"error: {error}")
+
+
+def _arguments(text: str) -> Mapping[str, object]:
+    """The arguments of a call. Raises `ValueError`, worded for a model."""
+    try:
+        arguments = json.loads(text or "{}")
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"the arguments are no JSON ({error}); call again with a JSON object") from error
+    if not isinstance(arguments, dict):
+        raise ValueError(f"the arguments are {type(arguments).__name__}; call again with a JSON object")  # noqa: TRY004  a model's mistake
+    return arguments
