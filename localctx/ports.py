@@ -221,7 +221,7 @@ class Index(Protocol):
         """Takes in what came up to line `through`."""
         ...
 
-    def search(self, query: str) -> list[Found]:
+    def search(self, query: str, most: int) -> list[Found]:
         """The best matches first; any text is a query."""
         ...
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from localctx.app.tools.toolbox import Toolbox
 from localctx.core.accounting import head_and_tail
 from localctx.core.events import ToolAnswered, ToolCalled
-from localctx.core.recall import RETRIEVE
-from localctx.core.results import framed
+from localctx.core.results import RETRIEVE, framed
 from localctx.core.shaping import shaped
 
 if TYPE_CHECKING:
@@ -61,7 +60,7 @@ class Caller:
         text = shaped(name, outcome.text)
         left = room - self.size(framed("", outcome.provenance))
         if self.size(text) > left:
-            text = head_and_tail(text, left, self.size, f"\n{pointer}\n")
+            text = head_and_tail(outcome.text, left, self.size, f"\n{pointer}\n")
         elif len(text) < len(outcome.text):
             text = f"{text}\n{pointer}"
         return framed(text, outcome.provenance)

@@ -25,8 +25,9 @@ from localctx.core.messages import (
     Words,
     plain,
 )
+from localctx.core.results import RECALL, RETRIEVE
 from localctx.core.transcript import FOREIGN
-from localctx.core.work import preamble
+from localctx.core.work import UPDATE, preamble
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -241,13 +242,17 @@ _LONG = 80
 _LONGEST_NAME = 300
 
 
+_OWN = {RECALL, RETRIEVE, UPDATE}
+"""Tools that look into the record or write in it: what they did is no news."""
+
+
 def _learnt(facts: Facts, cycles: Iterable[ToolCycle]) -> Facts:
     """The facts with what the calls say, each once, in the order in which it was first seen."""
     lists = {name: dict.fromkeys(getattr(facts, name)) for name in _FACT_TITLES}
     last = facts.last_action
     for cycle in cycles:
         results = {result.call_id: plain(result.content) for result in cycle.results}
-        for call in cycle.calls:
+        for call in (each for each in cycle.calls if each.name not in _OWN):
             for name, said in _said_by(call, results.get(call.id)):
                 lists[name][said] = None
             last = _action(call) or last

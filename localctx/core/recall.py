@@ -1,12 +1,12 @@
 """What of a journal can be searched, and how what was found is told to a model.
 
-The model's window holds the end of a session; the journal holds all of it. `recall` looks there. What it and
-`retrieve_tool_result` were asked and answered only repeats other lines and is left out: else the best match of a query
-would be the call that asks it.
+What `recall` itself was asked and answered is left out, since it only repeats other lines: else the best match of a
+query would be the call that asks it.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -22,11 +22,9 @@ __all__ = ["RECALL", "RETRIEVE", "Document", "Found", "documents", "told"]
 
 RECALL = "recall"
 RETRIEVE = "retrieve_tool_result"
-"""The tool that reads a line of the journal whole."""
-
-_REPEATING = {RECALL, RETRIEVE}
-_KIND_CHARACTERS = 60
-_QUERY_CHARACTERS = 80
+_KIND_CHARACTERS, _QUERY_CHARACTERS = 60, 80
+_ESCAPE, _MEANT = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))"), {"n": "\n", "r": "\n", "t": "\t"}
+"""JSON's escapes: undone, else the word behind a line end would begin with an n."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,23 +46,19 @@ class Found:
 
 
 def documents(entries: Iterable[Entry], after: int = 0) -> Iterator[Document]:
-    """What can be searched of the lines after line `after`; whatever JSON a message is, its words are found.
+    """What can be searched of the lines after line `after`, reasoning left out; any JSON value is a message.
 
-    The entries are those from the first on: a result is named by its call, which may stand before `after`. Reasoning
-    is left out.
+    The entries are those from the first on: a result is named by its call, which may stand before `after`.
     """
     names = dict[str, str]()
-    for entry in entries:
-        if entry.type != "message":
-            continue
+    for entry in (each for each in entries if each.type == "message"):
         wire = entry.body.get("message")
         message = wire if isinstance(wire, dict) else {"role": FOREIGN, "content": wire}
         names.update(_called(message.get("tool_calls")))
         name = names.get(str(message.get("tool_call_id")), "") if message.get("role") == "tool" else ""
-        text = "\n".join(_texts(message)) if entry.seq > after and name not in _REPEATING else ""
+        text = "\n".join(_texts(message)) if entry.seq > after and name != RECALL else ""
         if text.strip():
-            kind = " ".join(f"{message.get('role')} {name}".split())
-            yield Document(entry.seq, kind[:_KIND_CHARACTERS], text)
+            yield Document(entry.seq, " ".join(f"{message.get('role')} {name}".split())[:_KIND_CHARACTERS], text)
 
 
 def _called(calls: object) -> Iterator[tuple[str, str]]:
@@ -77,16 +71,16 @@ def _called(calls: object) -> Iterator[tuple[str, str]]:
 
 def _texts(message: Mapping[str, object]) -> Iterator[str]:
     for portion in portions({key: message.get(key) for key in ("content", "tool_calls")}):
-        called = portion.text.partition(" ")[0] if portion.kind is Kind.CALL else ""
-        if portion.kind in {Kind.TEXT, Kind.CALL} and called not in _REPEATING:
+        if portion.kind is Kind.TEXT:
             yield portion.text
+        elif portion.kind is Kind.CALL and not portion.text.startswith(f"{RECALL} "):
+            yield _ESCAPE.sub(lambda it: chr(int(it[1], 16)) if it[1] else _MEANT.get(it[2], it[2]), portion.text)
 
 
 def told(query: str, found: Sequence[Found], *, most: int) -> str:
-    """What the model reads, at most `most` characters: a line a hit, the best first, as many as find room.
+    """What the model reads, at most `most` characters: a line a hit, as many as find room, the best first.
 
-    The best is first, not the newest last, because what finds no room is then what matters least; the numbers tell
-    the order in time.
+    So what finds no room matters least; the order in time can be told from the numbers.
     """
     if not found:
         asked = _cut(" ".join(query.split()), _QUERY_CHARACTERS)
@@ -98,7 +92,7 @@ def told(query: str, found: Sequence[Found], *, most: int) -> str:
         if lines and len(lines) + len(line) > room:
             break
         lines += line if len(line) <= room else _cut(line, room - 1) + "\n"
-    return _cut(lines + end, most)
+    return _cut((lines + end).strip(), most)
 
 
 def _cut(text: str, most: int) -> str:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["PAGE_CHARACTERS", "Provenance", "framed", "page", "provenance_of"]
+__all__ = ["PAGE_CHARACTERS", "RECALL", "RETRIEVE", "Provenance", "framed", "page", "provenance_of"]
+
+RECALL, RETRIEVE = "recall", "retrieve_tool_result"
+"""The tools by which a model finds a message of the session, and reads one whole."""
 
 PAGE_CHARACTERS = 23_000
 """The longest page of a result (seed: what shaping leaves whole, less 1,000)."""

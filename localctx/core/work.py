@@ -17,7 +17,7 @@ from localctx.core.accounting import head_and_tail
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-__all__ = ["SCHEMA", "Todo", "WorkState", "as_json", "lines", "patched", "preamble", "read_state"]
+__all__ = ["SCHEMA", "UPDATE", "Todo", "WorkState", "as_json", "lines", "patched", "preamble", "read_state"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +74,10 @@ _PROMISE = (
     "A list replaces the old list; todos are merged by text."
 )
 _PARAMETERS = {"type": "object", "properties": _FIELDS}
+UPDATE = "update_work_state"
 SCHEMA: dict[str, object] = {
     "type": "function",
-    "function": {"name": "update_work_state", "description": _PROMISE, "parameters": _PARAMETERS},
+    "function": {"name": UPDATE, "description": _PROMISE, "parameters": _PARAMETERS},
 }
 """The tool by which a model patches its state, in OpenAI's dialect; it is in every request, and so it is short."""
 

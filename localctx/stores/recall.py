@@ -11,7 +11,7 @@ import sqlite3
 from contextlib import suppress
 from string import punctuation
 from threading import RLock
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from localctx.core.recall import Document, Found
 
@@ -27,15 +27,13 @@ _SCHEMA = 0x6C637201
 _CREATE = f"""BEGIN IMMEDIATE; CREATE TABLE state (journal TEXT, through INTEGER); PRAGMA user_version = {_SCHEMA};
 CREATE VIRTUAL TABLE passage USING fts5(seq UNINDEXED, kind UNINDEXED, shown UNINDEXED, words,
     tokenize = "porter unicode61 categories 'L* N* Co M*'"); COMMIT"""
-_THROUGH = "SELECT CAST(through AS INTEGER) FROM state"
+_THROUGH = "SELECT ifnull(CAST(through AS INTEGER), 0) FROM state"
 _SEARCH = """SELECT seq, kind, shown, min(rank) FROM passage WHERE passage MATCH ? GROUP BY seq
-    ORDER BY max(sum(rank), 2 * min(rank)), seq DESC LIMIT ?"""
-"""A document ranks as its passages together, but at most as two of its best, which is shown. Ranks are negative."""
+    ORDER BY max(sum(rank), 1.2 * min(rank)), seq DESC LIMIT ?"""
+"""A document ranks as the best of its passages, which is shown, and a fifth better where others match. Ranks are < 0."""
 
 _ANEW = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR}
-_WAIT_SECONDS = 0.5
-_QUERY_CHARACTERS, _WORDS, _TERMS = 1_000, 20, 60
-
+_WAIT_SECONDS, _QUERY_CHARACTERS, _WORDS, _TERMS, _AROUND = 0.5, 1_000, 20, 60, 50
 _ALONE = (
     "\u0e00-\u0eff\u1000-\u11ff\u1780-\u17ff\u3005-\u3007\u3040-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
     "\uac00-\ud7af\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
@@ -49,11 +47,6 @@ _CAMEL = re.compile("(?<![A-Za-z0-9])[A-Za-z0-9]*?(?:[a-z0-9][A-Z]|[A-Z][A-Z][a-
 _UNFIT = re.compile("[\0-\x1f\x7f\ud800-\udfff]")
 _PASSAGE = re.compile(r"\S.{,199}(?!\S)|\S{200}(?=(\S{,40}))")
 """At most 200 characters, parted at spaces; where there are none, the 40 after them (the group) belong to both."""
-
-_AROUND = 50
-"""Characters that are shown before and behind a passage."""
-
-_Rows: TypeAlias = "list[tuple[Any, ...]]"
 
 
 class RecallIndex:
@@ -79,7 +72,7 @@ class RecallIndex:
     def search(self, query: str, most: int = 8) -> list[Found]:
         """The documents with any of the first 20 words, best first: with rare words, many, close together."""
         match = _match(query)
-        rows = self._done(lambda db: db.execute(_SEARCH, (match, most)).fetchall()) if match else []
+        rows = self._done(lambda db: db.execute(_SEARCH, (match, max(0, most))).fetchall()) if match else []
         return [Found(seq, kind, shown) for seq, kind, shown, _ in rows]
 
     def close(self) -> None:
@@ -89,15 +82,16 @@ class RecallIndex:
                 self._db.close()
             self._db = None
 
-    def _done(self, work: Callable[[sqlite3.Connection], _Rows]) -> _Rows:
+    def _done(self, work: Callable[[sqlite3.Connection], list[Any]]) -> list[Any]:
         with self._lock:
             try:
                 return work(self._opened())
             except (sqlite3.Error, OSError, OverflowError) as error:
                 self.close()
                 path, self._path = self._path, None
-                if path and getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF in _ANEW:
-                    with suppress(OSError):
+                with suppress(OSError):
+                    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
+                    if path and path.is_file() and code in _ANEW:
                         path.unlink()
                         self._path = path
                 return []
@@ -122,12 +116,11 @@ def _prepare(db: sqlite3.Connection, journal: str) -> None:
         raise sqlite3.DatabaseError("not an index of this journal")
 
 
-def _add(db: sqlite3.Connection, documents: Iterable[Document], through: int) -> _Rows:
+def _add(db: sqlite3.Connection, documents: Iterable[Document], through: int) -> list[Any]:
     with db:
         db.execute("BEGIN IMMEDIATE")
         known = db.execute(_THROUGH).fetchone()[0]
-        if through < known:
-            db.execute("DELETE FROM passage WHERE seq > ?", (through,))
+        db.execute("DELETE FROM passage WHERE ?1 < ?2 AND seq > ?1", (through, known))
         new = (each for each in documents if known < each.seq <= through)
         db.executemany("INSERT INTO passage VALUES (?, ?, ?, ?)", (row for each in new for row in _rows(each)))
         return db.execute("UPDATE state SET through = ?", (through,)).fetchall()
@@ -137,8 +130,7 @@ def _rows(document: Document) -> Iterator[tuple[int, str, str, str]]:
     """A text by passages: what is shown of it, and its words with what humps part in them."""
     kind, text = _UNFIT.sub(" ", document.kind), " ".join(_UNFIT.sub(" ", document.text).split())
     for each in _PASSAGE.finditer(text):
-        words = each[0] + (each[1] or "")
-        words = " ".join([words, *(_HUMP.sub(" ", word) for word in _CAMEL.findall(words))])
+        words = " ".join([each[0] + (each[1] or ""), *(_HUMP.sub(" ", word) for word in _CAMEL.findall(each[0]))])
         yield document.seq, kind, _shown(text, *each.span()), words if words.isascii() else _SEAM.sub("\1", words)
 
 

@@ -233,10 +233,13 @@ def test_a_configuration_that_cannot_be_read(localctx: Run, tmp_path: Path) -> N
 def test_a_data_directory_that_cannot_be_written(localctx: Run, fake: Fake, tmp_path: Path) -> None:
     (tmp_path / "data").write_text("in the way", encoding="utf-8")
     done = localctx("run", "Hi.", "--url", fake.url)
-    assert done.returncode == 2
-    assert "LOCALCTX_HOME" in complaint(done.stderr)
-    assert fake.chats == []
-    assert localctx("run", "Hi.", "--url", fake.url, "--ephemeral").returncode == 0
+    assert (done.returncode, len(fake.chats)) == (0, 1)
+    assert "LOCALCTX_HOME" in done.stderr
+    assert "what cannot be written before the end is lost" in done.stderr
+    assert "LOCALCTX_HOME" not in localctx("run", "Hi.", "--url", fake.url, "--ephemeral").stderr
+    named = localctx("run", "Hi.", "--url", fake.url, "--session", "mine")
+    assert named.returncode == 2
+    assert "LOCALCTX_HOME" in complaint(named.stderr)
 
 
 def test_a_session_that_is_not_there_or_open_elsewhere(localctx: Run, fake: Fake, tmp_path: Path) -> None:

@@ -247,19 +247,36 @@ def test_an_object_has_its_long_arrays_shortened() -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [{"unknown": "z" * 30_000}, ["z" * 30_000], {"results": ["z" * 4_000] * 6, "u": "z" * 20_000}]
+    "value",
+    [
+        {"unknown": "z" * 30_000},
+        {"content": "z" * 1_000, "unknown": "z" * 11_500},
+        ["z" * 30_000],
+        {"results": ["z" * 4_000] * 5},
+        {"results": ["z" * 4_000] * 6, "unknown": "z" * 20_000},
+    ],
 )
 def test_where_no_field_or_entry_can_go_the_characters_are_cut(value: object) -> None:
     text = shaped("other", json.dumps(value))
-    assert re.search(r"z\n\[truncated, \d+ chars total\]$", text)
-    assert text[:9] == json.dumps(value, separators=(",", ":"))[:9]
+    whole = json.dumps(value, separators=(",", ":"))
+    head, _, note = text.partition("\n")
+    assert whole.startswith(head)
+    assert note == f"[truncated, {len(whole)} chars total]"
 
 
-def test_spaces_go_before_anything_else() -> None:
-    value = {"other": [[number] for number in range(1_500)]}
+@pytest.mark.parametrize("value", [{"other": [[number] for number in range(1_500)]}, [["z" * 150]] * 100])
+def test_spaces_go_before_anything_else(value: object) -> None:
     body = json.dumps(value, indent=4)
-    assert len(body) > 12_000
+    assert len(body) > 16_000
     assert shaped("other", body) == json.dumps(value, separators=(",", ":"))
+
+
+@pytest.mark.parametrize("letter", ["z", "\n", "\x00", '"', "é"])
+def test_a_shortened_field_leaves_its_object_json(letter: str) -> None:
+    for length in (24_000, 30_000, 100_000, 1_234_567):
+        text = shaped("read_file", json.dumps({"content": letter * length, "path": "a"}))
+        assert json.loads(text)["path"] == "a"
+        assert len(text) <= WIDE
 
 
 def test_an_array_that_was_cut_keeps_the_budget_of_its_whole() -> None:

@@ -242,13 +242,13 @@ def test_calls_come_in_pieces_behind_the_text() -> None:
 def test_calls_that_do_not_fit_are_cut_off() -> None:
     kept = []
     with running(Fake(tools=True, reply=lambda _: TWICE)) as server:
-        for limit in range(1, 17):
+        for limit in range(1, 20):  # 4 tokens of text; 10 and 3 of calls; and one that ends it
             answer = chat(server, **LOOK, max_tokens=limit).json()
             (choice,) = answer["choices"]
             calls = choice["message"].get("tool_calls", [])
             kept.append((len(calls), choice["finish_reason"]))
-            assert answer["usage"]["completion_tokens"] == min(limit, 16)
-    assert kept == [(0, "length")] * 4 + [(1, "length")] * 8 + [(2, "length")] * 3 + [(2, "tool_calls")]
+            assert answer["usage"]["completion_tokens"] == min(limit, 18)
+    assert kept == [(0, "length")] * 4 + [(1, "length")] * 10 + [(2, "length")] * 3 + [(2, "tool_calls")] * 2
 
 
 def test_what_was_called_is_the_prefix_of_what_follows() -> None:

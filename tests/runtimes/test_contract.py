@@ -290,11 +290,11 @@ class Altered(httpx.AsyncBaseTransport):
         return self._change(response)
 
 
-def saying_instead(known: Known, to: object) -> Altered:
+def saying_instead(known: Known, to: object, fields: tuple[str, ...] = ()) -> Altered:
     def change(response: httpx.Response) -> httpx.Response:
         if "json" not in response.headers.get("content-type", ""):
             return httpx.Response(404)  # no metrics, which may say it too
-        said = changed(response.json(), known.holds, to)
+        said = changed(response.json(), fields or known.holds, to)
         return httpx.Response(response.status_code, content=dumps(said).encode(), headers={"Server": "some"})
 
     return Altered(known.transport(), change)
@@ -327,12 +327,8 @@ SAYING = [name for name, known in SERVERS.items() if known.calls_tools is not No
 )
 async def test_what_says_nothing_about_tools_leaves_them_unknown(name: str, odd: object) -> None:
     known = SERVERS[name]
-
-    def change(response: httpx.Response) -> httpx.Response:
-        said = changed(response.json(), ("chat_template_caps", "capabilities"), odd)
-        return httpx.Response(response.status_code, json=said)
-
-    report = await Detector("http://recorded", transport=Altered(known.transport(), change)).probe()
+    replay = saying_instead(known, odd, ("chat_template_caps", "capabilities"))
+    report = await Detector("http://recorded", transport=replay).probe()
     if report.status is Status.UP:
         assert first(report, known).calls_tools is None
     else:  # llama-server, whose readers say that they cannot read it

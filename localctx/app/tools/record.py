@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from localctx.core import work
 from localctx.core.messages import Interjection, Message, Said, ToolResult, plain
-from localctx.core.recall import RECALL, RETRIEVE, documents, told
-from localctx.core.results import PAGE_CHARACTERS, page, provenance_of
+from localctx.core.recall import documents, told
+from localctx.core.results import PAGE_CHARACTERS, RECALL, RETRIEVE, page, provenance_of
 from localctx.core.transcript import read, write
 from localctx.ports import Outcome
 
@@ -60,6 +60,9 @@ class Retrieve:
         return found
 
 
+_HITS = 8
+
+
 @dataclass(frozen=True, slots=True)
 class Recall:
     """Searches everything that the session ever saw."""
@@ -76,12 +79,14 @@ class Recall:
         return _schema(self.name, about, {"query": {"type": "string"}}, "query")
 
     async def run(self, arguments: Mapping[str, object]) -> Outcome:
-        """The best matches. Raises `ValueError` where nothing is searched for."""
+        """The best matches among what the model does not see whole. Raises `ValueError` where nothing is searched for."""
         query = str(arguments.get("query") or "").strip()
         if not query:
             raise ValueError("say what to search for: a query of some words")
         self._catch_up()
-        return Outcome(self.fit(told(query, self.index.search(query), most=PAGE_CHARACTERS)))
+        seen = {leaf.seq for leaf in self.session.history.since(0) if not isinstance(leaf, ToolResult)}
+        found = [each for each in self.index.search(query, len(seen) + _HITS) if each.seq not in seen][:_HITS]
+        return Outcome(self.fit(told(query, found, most=PAGE_CHARACTERS)))
 
     def _catch_up(self) -> None:
         """Brings the index up to the last line; once more where its file failed and it began anew."""
@@ -96,7 +101,7 @@ class UpdateWorkState:
     """Patches the work state."""
 
     session: Session
-    name = str(work.SCHEMA["function"]["name"])  # type: ignore[index]
+    name = work.UPDATE
 
     @property
     def schema(self) -> WireMessage:

@@ -1,0 +1,187 @@
+"""The program that is killed: it opens a session by its name and does what its one argument says, as JSON.
+
+`do` is a list of what to do in order (see `_ACTIONS`); `die` says in which write of the journal the program ends itself,
+as a kill would: `line` is the type of the line, `nth` which of those, `share` how much of it is on disk by then. What
+happens is told on standard output, an object a line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from localctx import wiring
+from localctx.app.chat import Chat
+from localctx.core.events import Event, RungBegun
+from localctx.core.journal import Entry
+from localctx.ports import Outcome
+from localctx.stores.journal import FileJournal
+from localctx.wiring.places import sessions
+from tests.killed.script import GO_ON, SYSTEM, TURNS, file_text
+
+__all__ = ["following", "main"]
+
+
+def following(entries: Iterable[Entry]) -> str | None:
+    """What the script has to say next in a session: its next turn, or a nudge where the last one was not answered."""
+    said, answered = -1, True
+    for entry in entries:
+        match entry.body.get("message"):
+            case {"role": "user", "content": str(text)} if text in TURNS:
+                said, answered = TURNS.index(text), False
+            case {"role": "assistant"} as message if not message.get("tool_calls"):
+                answered = answered or entry.body.get("complete") is not False
+    if not answered:
+        return GO_ON
+    return TURNS[said + 1] if said + 1 < len(TURNS) else None
+
+
+@dataclass(frozen=True)
+class ReadFile:
+    """Reads a file of the script, in a moment."""
+
+    name = "read_file"
+
+    @property
+    def schema(self) -> dict[str, object]:
+        return _schema(self.name, "path")
+
+    async def run(self, arguments: Mapping[str, object]) -> Outcome:
+        await asyncio.sleep(_A_MOMENT)
+        return Outcome(file_text(str(arguments.get("path"))))
+
+
+@dataclass(frozen=True)
+class WriteFile:
+    """Says that it wrote a file, in a moment."""
+
+    name = "write_file"
+
+    @property
+    def schema(self) -> dict[str, object]:
+        return _schema(self.name, "path", "content")
+
+    async def run(self, arguments: Mapping[str, object]) -> Outcome:
+        await asyncio.sleep(_A_MOMENT)
+        return Outcome(f"wrote {len(str(arguments.get('content')))} characters")
+
+
+_A_MOMENT = 0.02
+
+
+def _schema(name: str, *fields: str) -> dict[str, object]:
+    parameters = {"type": "object", "properties": {field: {"type": "string"} for field in fields}}
+    return {"type": "function", "function": {"name": name, "parameters": parameters}}
+
+
+class Dying(FileJournal):
+    """A journal whose process ends in the middle of one write."""
+
+    def __init__(self, path: Path, *, line: str, nth: int, share: float) -> None:
+        self._fatal, self._left, self._share = line, nth, share
+        super().__init__(path)
+
+    def _write(self, line: str, *, sync: bool) -> None:
+        if self._fatal in {"any", json.loads(line).get("type", "header")}:
+            self._left -= 1
+            if self._left == 0:
+                raw = f"{line}\n".encode()
+                os.write(self._fd, raw[: int(len(raw) * self._share)])
+                os.kill(os.getpid(), signal.SIGKILL)
+        super()._write(line, sync=sync)
+
+
+def tell(event: str, **fields: object) -> None:
+    """Tells whoever started this program."""
+    os.write(1, f"{json.dumps({'event': event, **fields})}\n".encode())
+
+
+_TOLD = ("code", "id", "rung", "how", "tokens_before", "tokens_after", "used", "why")
+
+
+class Shell:
+    """Passes on what a chat emits, and lets others wait for it."""
+
+    def __init__(self) -> None:
+        self.began = asyncio.Event()
+
+    def __call__(self, event: Event) -> None:
+        tell(type(event).__name__, **{name: getattr(event, name) for name in _TOLD if hasattr(event, name)})
+        if isinstance(event, RungBegun):
+            self.began.set()
+
+
+async def _script(chat: Chat, _shell: Shell) -> None:
+    while (text := following(chat.session.journal.entries())) is not None:
+        await chat.ask(text)
+
+
+async def _ask(chat: Chat, _shell: Shell, text: str) -> None:
+    await chat.ask(text)
+
+
+async def _compact(chat: Chat, _shell: Shell) -> None:
+    tell("compacted", done=await chat.engine.compact())
+
+
+async def _asked_while_compacting(chat: Chat, shell: Shell, text: str) -> None:
+    """A message comes while the notes stream: they are given up, and it is answered."""
+    compacting = asyncio.create_task(chat.engine.compact())
+    await shell.began.wait()
+    await asyncio.sleep(_A_MOMENT)
+    compacting.cancel()
+    await asyncio.wait([compacting])
+    tell("given_up", cancelled=compacting.cancelled())
+    await chat.ask(text)
+
+
+async def _undo(chat: Chat, _shell: Shell) -> None:
+    tell("undone", said=chat.undo())
+
+
+async def _filled(chat: Chat, _shell: Shell) -> None:
+    used, _ = await chat.filled()
+    budget, policy = chat.engine.budget, chat.engine.policy
+    due = [int(budget.window * share) for share in (policy.warn, policy.compact, policy.trim)]
+    messages = chat.session.history.messages()
+    tell("filled", tokens=used, messages=messages, window=budget.window, thresholds=due, prompt=budget.prompt)
+
+
+async def _stay(_chat: Chat, _shell: Shell) -> None:
+    await asyncio.Event().wait()
+
+
+_ACTIONS = {
+    "script": _script,
+    "ask": _ask,
+    "compact": _compact,
+    "asked_while_compacting": _asked_while_compacting,
+    "undo": _undo,
+    "filled": _filled,
+    "stay": _stay,
+}
+
+
+async def main(url: str, session: str, do: list[list[str]], die: dict[str, Any] | None, system: str = SYSTEM) -> None:
+    """Does it all in one session."""
+    journal = Dying(sessions().folder(session) / "journal.jsonl", **die) if die else wiring.journal(session=session)
+    shell = Shell()
+    given = wiring.settings({"url": url, "tools": "session", "system": system})
+    async with wiring.open_chat(given, journal, shell, lambda _done, _total: None) as chat:
+        chat.offer([*chat._caller.tools._tools.values(), ReadFile(), WriteFile()])
+        for action, *arguments in do:
+            await _ACTIONS[action](chat, shell, *arguments)  # type: ignore[operator]
+            tell("did", action=action)
+    journal.leave()
+    tell("end")
+
+
+if __name__ == "__main__":
+    asyncio.run(main(**json.loads(sys.argv[1])))
