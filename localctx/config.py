@@ -26,7 +26,12 @@ FILE = "localctx.toml"
 _MOST_BYTES = 16 * 1024
 """A configuration is small, and reading TOML takes quadratic time and memory in the depth of its keys."""
 
-_SPELLINGS = {"maxContextTokens": "max_context_tokens", "numCtx": "num_ctx", "maxTokens": "max_tokens"}
+_SPELLINGS = {
+    "maxContextTokens": "max_context_tokens",
+    "numCtx": "num_ctx",
+    "maxTokens": "max_tokens",
+    "summarizerModel": "summarizer_model",
+}
 
 Runtime = Literal["llama-server", "ollama", "vllm", "sglang", "lmstudio", "openai", "embedded"]
 """The runtimes that can be named; `openai` is any OpenAI-compatible server."""
@@ -55,6 +60,7 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     temperature: float | None = None
     system: str | None = None
     policy: str | None = None
+    summarizer_model: str | None = None
     tools: Tools | None = None
     max_steps: int | None = None
     api_key_env: str | None = None
@@ -105,7 +111,9 @@ def load(flags: Mapping[str, object], *, environment: Mapping[str, str], project
 def _origin(place: str, name: str) -> str:
     match place:
         case "flag":
-            return "--" + {"max_context_tokens": "max-context"}.get(name, name.replace("_", "-"))
+            return "--" + {"max_context_tokens": "max-context", "summarizer_model": "summarizer"}.get(
+                name, name.replace("_", "-")
+            )
         case "environment":
             return f"LOCALCTX_{name.upper()}"
     return place

@@ -6,10 +6,8 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
 from localctx.app.tools.toolbox import Toolbox
-from localctx.core.accounting import head_and_tail
 from localctx.core.events import ToolAnswered, ToolCalled
-from localctx.core.results import RETRIEVE, framed
-from localctx.core.shaping import shaped
+from localctx.core.results import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -17,12 +15,8 @@ if TYPE_CHECKING:
     from localctx.app.session import Session
     from localctx.core.events import Event
     from localctx.core.messages import ToolCall
-    from localctx.ports import Outcome
 
-__all__ = ["RESULTS_SHARE", "Caller"]
-
-RESULTS_SHARE = 0.40
-"""What a cycle, its calls and results together, may take of the budget (design: shaped on arrival)."""
+__all__ = ["Caller"]
 
 _LEAST_TOKENS = 32
 
@@ -44,23 +38,13 @@ class Caller:
         for call in calls:
             self.emit(ToolCalled(call.id, call.name, call.arguments))
             outcome = await self.tools.run(call)
-            shown = self._shown(call.name, outcome, room)
+            body, origin = outcome.text, outcome.provenance
+            text = shown(call.name, body, room, self.size, seq=self.session.next_seq, provenance=origin)
             self.session.answer(
                 call,
-                shown,
-                size=len(outcome.text),
-                whole=None if outcome.text in shown else outcome.text,
-                provenance=outcome.provenance and asdict(outcome.provenance),
+                text,
+                size=len(body),
+                whole=None if body in text else body,
+                provenance=origin and asdict(origin),
             )
-            self.emit(ToolAnswered(call.id, call.name, len(outcome.text), shown))
-
-    def _shown(self, name: str, outcome: Outcome, room: int) -> str:
-        """A result as the model reads it: without noise, within the room, with the way to the rest of it."""
-        pointer = f"[all {len(outcome.text):,} characters: {RETRIEVE} {self.session.next_seq}]"
-        text = shaped(name, outcome.text)
-        left = room - self.size(framed("", outcome.provenance))
-        if self.size(text) > left:
-            text = head_and_tail(outcome.text, left, self.size, f"\n{pointer}\n")
-        elif len(text) < len(outcome.text):
-            text = f"{text}\n{pointer}"
-        return framed(text, outcome.provenance)
+            self.emit(ToolAnswered(call.id, call.name, len(body), text))

@@ -7,7 +7,7 @@ from contextlib import aclosing
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
-from localctx.app.calls import RESULTS_SHARE, Caller
+from localctx.app.calls import Caller
 from localctx.app.compaction import Engine
 from localctx.app.meter import Meter
 from localctx.app.patience import while_loading
@@ -18,7 +18,9 @@ from localctx.core.checkpoint import summary_cap
 from localctx.core.events import Notice, Text, Thinking, Truncated, TurnEnded, UsageReported, WindowProbed
 from localctx.core.ladder import Rung, fills, least, unseen
 from localctx.core.messages import History, Turn, plain
+from localctx.core.nudges import pressure, resumed
 from localctx.core.outgoing import defects, outgoing
+from localctx.core.results import RESULTS_SHARE
 from localctx.core.transcript import called
 from localctx.core.window import Budget, EffectiveWindow, ModelReport, Reading, Source, assume, reread
 from localctx.core.work import preamble
@@ -84,7 +86,7 @@ class Chat:
         self._doubted, self._low = False, 0
         self.engine = Engine(self.session, runtime, self.meter, policy, self._budget(), emit)
         self._caller = Caller(self.session, self._results_room, self.meter.size, emit)
-        self._nudge = self._recovered() if self.session.history.messages() else ""
+        self._recovered = self._recover() if self.session.history.messages() else ""
         self._introduce(runtime, report)
         self._begin_with(system)
 
@@ -124,7 +126,7 @@ class Chat:
                 )
             )
 
-    def _recovered(self) -> str:
+    def _recover(self) -> str:
         """What a resumed run reads with its first request: the work state, as claims."""
         most = min(summary_cap(self.engine.budget.window), _MOST_RECOVERED)
         return preamble(self.session.history.work, most, self.meter.size)
@@ -281,16 +283,19 @@ class Chat:
             f"and takes a prompt of {budget.max_prompt:,}: shorten it, or {step}"
         )
 
-    def _nudged(self, used: Count) -> Count:
-        """The count with the nudge, which stays away where it would take what is kept for the reply."""
-        nudged = replace(used, tokens=used.tokens + self.meter.size(self._nudge)) if self._nudge else used
-        if nudged.upper <= self.engine.budget.prompt:
-            return nudged
-        self._nudge = ""
-        return used
+    def _nudge(self, used: Count) -> str:
+        """What this request says beside the conversation; nothing where that would take what is kept for the reply."""
+        budget, said = self.engine.budget, [self._recovered]
+        if self.meter.tools and self.engine.policy.rungs:
+            if self.engine.compacted:
+                said.append(resumed(used.tokens, budget.window, self.session.history))
+            else:
+                said.append(pressure(used.tokens, budget.window, self.engine.policy.compact))
+        nudge = "\n\n".join(filter(None, said))
+        return nudge if nudge and used.upper + self.meter.size(nudge) <= budget.prompt else ""
 
-    def _request(self, used: Count) -> Request:
-        messages, budget = outgoing(self.session.history, nudge=self._nudge), self.engine.budget
+    def _request(self, used: Count, nudge: str) -> Request:
+        messages, budget = outgoing(self.session.history, nudge=nudge), self.engine.budget
         room = budget.reply(used.upper, self.wishes.max_tokens or max(budget.window // _REPLY_SHARE, 1))
         if room < 1:
             raise self._too_long(used)
@@ -302,8 +307,10 @@ class Chat:
 
     async def _reply(self, used: Count, *, again: bool) -> Sight:
         """One request and its reply, which is taken back where it is to be asked `again`: not all was seen, or perhaps not."""
-        used = self._nudged(used)
-        request = self._request(used)
+        nudge = self._nudge(used)
+        beside = self.meter.size(nudge) if nudge else 0
+        used = replace(used, tokens=used.tokens + beside)
+        request = self._request(used, nudge)
         through = self.session.history.last_seq
         said, thought = list[str](), list[str]()
         try:
@@ -315,7 +322,8 @@ class Chat:
                     raise ServerFailed(f"{error} (in the middle of its reply, which is kept)") from error
             raise
         kept = self._keep(said, thought, end.calls, complete=True)
-        seen = await self._account(request, used, end, through, again=again)
+        seen = await self._account(request, used, end, through, beside, again=again)
+        self._recovered, self.engine.compacted = "", False
         if seen is not Sight.WHOLE and again:
             self._withdraw(kept)
             return seen
@@ -363,8 +371,13 @@ class Chat:
             message["tool_calls"] = [called(call) for call in calls]
         return self.session.add(message, complete=complete, sync=True)
 
-    async def _account(self, request: Request, expected: Count, end: Finished, through: int, *, again: bool) -> Sight:
-        """How much of the prompt the model saw, as far as the report tells; only a report of all of it teaches anything."""
+    async def _account(
+        self, request: Request, expected: Count, end: Finished, through: int, beside: int, *, again: bool
+    ) -> Sight:
+        """How much of the prompt the model saw, as far as the report tells; only a report of all of it teaches anything.
+
+        `beside` is what of it was no part of the history.
+        """
         self._emit(UsageReported(end.usage, expected))
         self.session.note("usage", **asdict(end.usage))
         reported = end.usage.prompt or 0
@@ -380,9 +393,7 @@ class Chat:
         elif reported:
             self._whole = max(self._whole, reported)
             believed = reported
-            if not self._nudge:
-                self.meter.measured(reported, through)
-        self._nudge = ""
+            self.meter.measured(max(reported - beside, 1), through)
         self.last_used = believed + min(end.usage.completion or 0, request.max_tokens)
         return seen
 

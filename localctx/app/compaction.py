@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
+
+import anyio
 
 from localctx.app.summary import Summarizer
 from localctx.core.checkpoint import Refused, summary_cap, with_notes
 from localctx.core.events import Notice, PressureRaised, RungBegun, RungTaken
 from localctx.core.ladder import (
     Compacted,
+    Decision,
     Effect,
     Rung,
     apply,
     checkpoint_at,
     clear,
+    clearable,
     compaction_cut,
     freed,
     history_size,
@@ -25,36 +29,59 @@ from localctx.core.ladder import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from localctx.app.meter import Meter
     from localctx.app.session import Session
     from localctx.core.accounting import Count
     from localctx.core.events import Event
-    from localctx.core.ladder import Policy
+    from localctx.core.ladder import OldResult, Policy
     from localctx.core.messages import Checkpoint, History
     from localctx.core.window import Budget
     from localctx.ports import Runtime
 
-__all__ = ["Engine"]
+__all__ = ["ClearDecider", "Engine", "Helper"]
 
 _LATCH = 2
 """Refused summaries in a row after which no model is asked any more."""
 
+_DECIDER_SECONDS = 10
+"""How long a hook may take to decide about old results."""
+
+ClearDecider: TypeAlias = "Callable[[Sequence[OldResult]], Awaitable[Mapping[int, Decision]]]"
+"""Says by its line what becomes of an old result; those that it does not name are cleared as usual."""
+
+
+@dataclass(frozen=True, slots=True)
+class Helper:
+    """Another model that writes the summaries, with its own window and its own counting."""
+
+    runtime: Runtime
+    meter: Meter
+    budget: Budget
+
 
 @dataclass(slots=True)
 class Engine:
-    """Keeps one session inside one budget. `emit` is told what happens, as it happens."""
+    """Keeps one session inside one budget. `emit` is told what happens, as it happens.
+
+    `runtime` writes the summaries; without one the machine's half stands alone. A `summarizer` writes them instead, in
+    its own window. `clear_decider` may say what becomes of old results; what it does not say is decided here.
+    """
 
     session: Session
-    runtime: Runtime
+    runtime: Runtime | None
     meter: Meter
     policy: Policy
     budget: Budget
     emit: Callable[[Event], None]
+    summarizer: Helper | None = None
+    clear_decider: ClearDecider | None = None
     _failures: int = 0
     _stuck_at: int = 0
     _warned: bool = False
+    compacted: bool = False
+    """Whether older turns were given up since the last reply."""
 
     async def settle(self, used: Count | None = None, *, force: bool = False) -> Count:
         """Takes the rungs that are due, cheapest first, each at most once; returns the count of what is left.
@@ -73,9 +100,14 @@ class Engine:
         return used
 
     async def compact(self) -> bool:
-        """Compacts now, due or not; False where nothing is old enough to be worth it."""
+        """Compacts now, due or not; False where nothing is old enough to be worth it.
+
+        Whoever decides about old results is asked first; what that frees counts as well.
+        """
         self._failures = self._stuck_at = 0
-        return await self._take(Rung.COMPACT, await self.measure(), "it was asked for")
+        why = "it was asked for"
+        cleared = self.clear_decider is not None and await self._take(Rung.CLEAR, await self.measure(), why)
+        return await self._take(Rung.COMPACT, await self.measure(), why) or cleared
 
     async def measure(self) -> Count:
         """The prompt that the history makes now."""
@@ -121,17 +153,32 @@ class Engine:
         self.session.commit(effect, begun, {**asdict(taken), "why": why})
         self.meter.void()
         self._stuck_at = 0
+        self.compacted = self.compacted or isinstance(effect, Compacted)
         self.emit(taken)
         return True
 
     async def _effect(self, rung: Rung, used: Count, size: Callable[[str], int]) -> tuple[Effect | None, str]:
         history = self.session.history
         if rung is Rung.CLEAR:
-            cleared = clear(history, self.budget, self.policy, size)
+            decided = await self._decided(clearable(history, self.budget, self.policy, size))
+            cleared = clear(history, self.budget, self.policy, size, decided)
             return (cleared if cleared.stubs else None), "stubs"
         if rung is Rung.TRIM:
             return trim(history, self.budget, self.policy, size), "machine"
         return await self._compacted(history, used, size)
+
+    async def _decided(self, old: Sequence[OldResult]) -> Mapping[int, Decision]:
+        """What becomes of old results by the hook; nothing where there is none, or where it fails or takes too long."""
+        if self.clear_decider is None or not old:
+            return {}
+        try:
+            with anyio.fail_after(_DECIDER_SECONDS):
+                said = await self.clear_decider(old)
+            return {seq: Decision(decision) for seq, decision in said.items()}
+        except Exception as error:  # noqa: BLE001  the hook is somebody else's: whatever it does, the run goes on
+            text = f"the clear decider failed ({type(error).__name__}: {error}); deciding without it"
+            self.emit(Notice("clear-decider", text))
+            return {}
 
     async def _compacted(self, history: History, used: Count, size: Callable[[str], int]) -> tuple[Effect | None, str]:
         cut = compaction_cut(history, self.budget, self.policy, size)
@@ -141,11 +188,11 @@ class Engine:
         if not self._pays(history, machine, size):
             self._stuck_at = used.tokens + self._least_gain()
             return None, "too little would be freed"
-        if self._failures >= _LATCH:
+        asked = self._summarizer(size)
+        if self._failures >= _LATCH or asked is None:
             return Compacted(machine), "machine"
         self.emit(RungBegun(Rung.COMPACT, used.tokens, self.budget.window))
-        asked = Summarizer(self.runtime, self.meter, self.budget, size, self.emit)
-        source = await asked.in_place(history)
+        source = None if self.summarizer else await asked.in_place(history)
         if source is not None and source.last_seq < cut:
             less = checkpoint_at(history, source.last_seq, self.budget, size)
             source, machine = (source, less) if self._suffices(history, less, size) else (None, machine)
@@ -156,6 +203,15 @@ class Engine:
         self._failures = 0
         summed = with_notes(machine, notes, summary_cap(self.budget.window), size)
         return (Compacted(summed), "model") if self._pays(history, summed, size) else (Compacted(machine), "machine")
+
+    def _summarizer(self, size: Callable[[str], int]) -> Summarizer | None:
+        """Whoever writes the summary, in its own window."""
+        if self.summarizer is not None:
+            helper = self.summarizer
+            return Summarizer(helper.runtime, helper.meter, helper.budget, helper.meter.size, self.emit)
+        if self.runtime is None:
+            return None
+        return Summarizer(self.runtime, self.meter, self.budget, size, self.emit)
 
     def _refused(self, refused: Refused) -> None:
         self._failures += 1

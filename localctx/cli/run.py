@@ -34,9 +34,14 @@ def command(
     num_ctx: NumCtx = None,
     max_context: MaxContext = None,
     system: Annotated[str | None, typer.Option("--system", help="The system prompt, or @FILE.")] = None,
-    policy: Annotated[str | None, typer.Option("--policy", help="How the window is kept: ladder or none.")] = None,
+    policy: Annotated[
+        str | None, typer.Option("--policy", help="How the window is kept: ladder, replace, micro, gate or none.")
+    ] = None,
     max_tokens: Annotated[int | None, typer.Option("--max-tokens", help="The longest reply, in tokens.")] = None,
     temperature: Annotated[float | None, typer.Option("--temperature", help="Sampling temperature.")] = None,
+    summarizer: Annotated[
+        str | None, typer.Option("--summarizer", help="Another model that writes the summaries: [URL#]MODEL.")
+    ] = None,
     tools: Annotated[
         str | None,
         typer.Option("--tools", help="Tools for the model: session (recall, results, work state) or none."),
@@ -67,6 +72,7 @@ def command(
         "policy": policy,
         "max_tokens": max_tokens,
         "temperature": temperature,
+        "summarizer_model": summarizer,
         "tools": tools,
         "max_steps": max_steps,
         "api_key_env": api_key_env,

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
 __all__ = [
+    "FACT_TITLES",
     "HEADINGS",
     "INSTRUCTION",
     "LOOP_PENALTY",
@@ -40,6 +41,7 @@ __all__ = [
     "Sections",
     "accept",
     "capped",
+    "learnt",
     "machine_half",
     "outline",
     "render",
@@ -123,7 +125,7 @@ def _notes(checkpoint: Checkpoint) -> str:
     return "\n".join(lines)
 
 
-_FACT_TITLES = {
+FACT_TITLES = {
     "read": "Files read",
     "modified": "Files modified",
     "commands": "Commands run",
@@ -134,7 +136,7 @@ _FACT_TITLES = {
 
 def _facts_lines(facts: Facts) -> list[str]:
     lines = [
-        f"- {title}: {'; '.join(values)}" for name, title in _FACT_TITLES.items() if (values := getattr(facts, name))
+        f"- {title}: {'; '.join(values)}" for name, title in FACT_TITLES.items() if (values := getattr(facts, name))
     ]
     if facts.last_action:
         lines.append(f"- Last action: {facts.last_action}")
@@ -157,7 +159,7 @@ def capped(checkpoint: Checkpoint, cap: int, size: Callable[[str], int]) -> Chec
 def _shed(checkpoint: Checkpoint, excess: int, size: Callable[[str], int]) -> Checkpoint | None:
     """The checkpoint without about `excess` tokens of notes; None where nothing may go."""
     lists = {key: list(items) for key, items in checkpoint.sections if key != "goal"}
-    lists |= {name: list(getattr(checkpoint.facts, name)) for name in _FACT_TITLES}
+    lists |= {name: list(getattr(checkpoint.facts, name)) for name in FACT_TITLES}
     weights = {name: [size(item) + 1 for item in items] for name, items in lists.items()}
     totals = {name: sum(each) for name, each in weights.items()}
     gone = dict.fromkeys(lists, 0)
@@ -173,7 +175,7 @@ def _shed(checkpoint: Checkpoint, excess: int, size: Callable[[str], int]) -> Ch
     if not any(gone.values()):
         return None
     sections = tuple((key, items[gone.get(key, 0) :]) for key, items in checkpoint.sections)
-    facts = {name: getattr(checkpoint.facts, name)[gone[name] :] for name in _FACT_TITLES}
+    facts = {name: getattr(checkpoint.facts, name)[gone[name] :] for name in FACT_TITLES}
     shed = checkpoint.shed + sum(gone.values())
     return replace(checkpoint, sections=sections, facts=replace(checkpoint.facts, **facts), shed=shed)
 
@@ -189,7 +191,7 @@ def machine_half(covered: History, through: int, room: int, size: Callable[[str]
     old = covered.checkpoint or Checkpoint(0, "machine")
     words, unsaid = _keep_words(old, covered, words_budget(room), size)
     cycles = [unit for _, unit in covered.units() if isinstance(unit, ToolCycle)]
-    facts = _learnt(old.facts, cycles)
+    facts = learnt(old.facts, cycles)
     sections = dict(old.sections)
     if last := _last_said(covered, size):
         sections["in_progress"] = (last,)
@@ -246,9 +248,9 @@ _OWN = {RECALL, RETRIEVE, UPDATE}
 """Tools that look into the record or write in it: what they did is no news."""
 
 
-def _learnt(facts: Facts, cycles: Iterable[ToolCycle]) -> Facts:
+def learnt(facts: Facts, cycles: Iterable[ToolCycle]) -> Facts:
     """The facts with what the calls say, each once, in the order in which it was first seen."""
-    lists = {name: dict.fromkeys(getattr(facts, name)) for name in _FACT_TITLES}
+    lists = {name: dict.fromkeys(getattr(facts, name)) for name in FACT_TITLES}
     last = facts.last_action
     for cycle in cycles:
         results = {result.call_id: plain(result.content) for result in cycle.results}

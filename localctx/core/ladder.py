@@ -10,8 +10,10 @@ import json
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import islice
+from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias
 
+from localctx.core.accounting import head_and_tail
 from localctx.core.checkpoint import capped, machine_half, render, summary_cap, words_budget
 from localctx.core.messages import (
     Checkpoint,
@@ -22,14 +24,13 @@ from localctx.core.messages import (
     Step,
     ToolCall,
     ToolCycle,
-    ToolResult,
     end_of,
     plain,
 )
 from localctx.errors import Misuse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from localctx.core.window import Budget
 
@@ -37,7 +38,9 @@ __all__ = [
     "POLICIES",
     "Cleared",
     "Compacted",
+    "Decision",
     "Effect",
+    "OldResult",
     "Policy",
     "Rung",
     "Standing",
@@ -47,6 +50,7 @@ __all__ = [
     "checkpoint_at",
     "choose_cut",
     "clear",
+    "clearable",
     "compaction_cut",
     "fills",
     "freed",
@@ -56,6 +60,7 @@ __all__ = [
     "standing",
     "tail_tokens",
     "trim",
+    "tuned",
     "unit_size",
     "unseen",
 ]
@@ -74,7 +79,9 @@ class Rung(StrEnum):
 class Policy:
     """When each rung is due, as shares of the window (defaults: the seed's), and what is protected.
 
-    `rungs` are those that the policy takes at all. Raises `Misuse` where the thresholds are out of order.
+    `rungs` are those that the policy takes at all. `arguments`: whether long arguments are cleared as results are. A
+    compaction keeps the newest `keeps` units whatever their size, and further ones in a tail where there is a `tail`; with
+    `keeps` 0 it keeps nothing but what nobody has answered yet. Raises `Misuse` where the thresholds are out of order.
     """
 
     name: str = "ladder"
@@ -89,26 +96,50 @@ class Policy:
     clearable_tokens: int = 256
     clear_gain: float = 0.20
     compact_gain: float = 0.10
+    arguments: bool = True
+    keeps: int = 1
+    tail: bool = True
 
     def __post_init__(self) -> None:
-        """Checks the order clear < warn < compact < trim, each strictly between 0 and 1."""
-        order = [(rung.value, float(getattr(self, rung.value))) for rung in Rung]
-        for (one, low), (other, high) in zip([("0", 0.0), *order], [*order, ("1", 1.0)], strict=True):
-            if not low < high:
-                shown = ", ".join(f"{name} {value:g}" for name, value in order)
-                raise Misuse(
-                    f"thresholds are shares, such as 0.7, that rise from 0 to 1 ({shown}): {one} is not below {other}"
-                )
+        """Checks the order: 0 < clear <= warn <= compact <= trim < 1."""
+        if not 0 < self.clear <= self.warn <= self.compact <= self.trim < 1:
+            shown = ", ".join(f"{rung} {self.threshold(rung):g}" for rung in Rung)
+            raise Misuse(f"thresholds are shares, such as 0.7, that rise from 0 to 1: these do not ({shown})")
 
     def threshold(self, rung: Rung) -> float:
         """The share of the window at which a rung is due."""
         return float(getattr(self, rung.value))
 
 
+_WITHOUT_CLEAR = frozenset(Rung) - {Rung.CLEAR}
+
 POLICIES: Mapping[str, Policy] = {
     "ladder": Policy(),
-    "none": Policy(name="none", rungs=frozenset()),
+    "replace": Policy("replace", _WITHOUT_CLEAR, keeps=0, tail=False),
+    "micro": Policy("micro", compact=0.92, clear_gain=0.0, arguments=False),
+    "gate": Policy("gate", _WITHOUT_CLEAR, compact=0.92, keeps=2, tail=False),
+    "none": Policy("none", frozenset()),
 }
+"""`ladder` is ours. `replace` keeps system, summary and the user's words; `micro` clears old results whenever it can, and
+compacts late; `gate` compacts late, down to the last two units; `none` does nothing."""
+
+
+def tuned(policy: Policy, **wanted: float | None) -> tuple[Policy, tuple[str, ...]]:
+    """The policy with the thresholds that were set, by the names of their rungs, and what is said of those that are of no use (seed).
+
+    Such a value falls back to the policy's own. A lowered threshold pulls those below it down that were not set.
+    """
+    said, chosen = list[str](), dict[str, float]()
+    limit, above = 1.0, "1"
+    for rung in reversed(Rung):
+        value, own = wanted.get(rung), min(policy.threshold(rung), limit)
+        fits = value is None or 0 < value < limit
+        if not fits:
+            said.append(f"threshold {rung} {value:g} is not between 0 and {above} ({limit:g}); using {own:g}")
+        chosen[rung] = own if value is None or not fits else value
+        limit, above = chosen[rung], rung.value
+    clear, warn, compact, trim = (chosen[rung] for rung in Rung)
+    return replace(policy, clear=clear, warn=warn, compact=compact, trim=trim), tuple(said)
 
 
 # --- effects ------------------------------------------------------------------------------------------------------
@@ -299,24 +330,68 @@ def compaction_cut(history: History, budget: Budget, policy: Policy, size: Calla
     """
     room = _room(history, budget, size)
     fixed = (budget.window - room) + words_budget(room) + summary_cap(budget.window)
-    return choose_cut(history, min(tail_tokens(room), max(budget.due(policy.compact) - fixed, 0)), size)
+    tail = min(tail_tokens(room), max(budget.due(policy.compact) - fixed, 0)) if policy.tail else 0
+    return choose_cut(history, tail, size, policy.keeps)
 
 
-def choose_cut(history: History, room: int, size: Callable[[str], int]) -> int | None:
+def choose_cut(history: History, room: int, size: Callable[[str], int], keeps: int = 1) -> int | None:
     """The line up to which a history is covered, so that the newest units within `room` stay; None: nothing is older.
 
-    The newest unit stays whatever its size.
+    The newest `keeps` units stay whatever their size, and in any case what nobody has answered yet.
     """
     units = [unit for _, unit in history.units()]
-    kept = min(len(units), 1)
+    open_ended = bool(units) and (isinstance(units[-1], Message) or bool(getattr(units[-1], "pending", ())))
+    kept = min(len(units), max(keeps, int(open_ended)))
     room -= sum(unit_size(unit, size) for unit in units[len(units) - kept :])
     while kept < len(units) and (room := room - unit_size(units[-kept - 1], size)) >= 0:
         kept += 1
     return end_of(units[-kept - 1]) if kept < len(units) else None
 
 
-def clear(history: History, budget: Budget, policy: Policy, size: Callable[[str], int]) -> Cleared:
-    """Stubs for every large body outside the protected cycles: results, and long arguments of old calls."""
+class Decision(StrEnum):
+    """What becomes of an old result: it stays, keeps its head and tail, or all but a word of it goes."""
+
+    KEEP = "keep"
+    TRUNCATE = "truncate"
+    DROP = "drop"
+
+
+@dataclass(frozen=True, slots=True)
+class OldResult:
+    """A result that may be cleared: the line it is on, its tool, its size in tokens and its text."""
+
+    seq: int
+    tool: str
+    tokens: int
+    text: str
+
+
+def clear(
+    history: History,
+    budget: Budget,
+    policy: Policy,
+    size: Callable[[str], int],
+    decided: Mapping[int, Decision] = MappingProxyType({}),
+) -> Cleared:
+    """Stubs for every large body outside the protected cycles: results, and long arguments of old calls.
+
+    `decided` says by its line what becomes of a result, where somebody has decided it.
+    """
+    stubs = list[Stub]()
+    for cycle in _unprotected(history, budget, policy, size):
+        stubs += _result_stubs(cycle, policy.clearable_tokens, size, decided)
+        stubs += _argument_stubs(cycle, policy.clearable_tokens, size) if policy.arguments else []
+    return Cleared(tuple(stubs))
+
+
+def clearable(history: History, budget: Budget, policy: Policy, size: Callable[[str], int]) -> list[OldResult]:
+    """The results that `clear` would replace."""
+    cycles = _unprotected(history, budget, policy, size)
+    return [old for cycle in cycles for old in _old_results(cycle, policy.clearable_tokens, size)]
+
+
+def _unprotected(history: History, budget: Budget, policy: Policy, size: Callable[[str], int]) -> list[ToolCycle]:
+    """All cycles but the newest, as many of those as the policy protects."""
     cycles = [unit for _, unit in history.units() if isinstance(unit, ToolCycle)]
     room, protected = int(budget.prompt * policy.protected_share), 0
     for cycle in islice(reversed(cycles), policy.protected_cycles):
@@ -324,32 +399,44 @@ def clear(history: History, budget: Budget, policy: Policy, size: Callable[[str]
         if room < 0 and protected:
             break
         protected += 1
-    stubs = list[Stub]()
-    for cycle in cycles[: len(cycles) - protected]:
-        stubs += _stubs(cycle, policy.clearable_tokens, size)
-    return Cleared(tuple(stubs))
+    return cycles[: len(cycles) - protected]
 
 
-def _stubs(cycle: ToolCycle, least: int, size: Callable[[str], int]) -> list[Stub]:
+def _old_results(cycle: ToolCycle, least: int, size: Callable[[str], int]) -> Iterator[OldResult]:
     names = {call.id: call.name for call in cycle.calls}
-    results = [
-        Stub(result.seq, _result_stub(names.get(result.call_id, "tool"), result, size))
-        for result in cycle.results
-        if not result.cleared and size(plain(result.content)) >= least
+    for result in (each for each in cycle.results if not each.cleared):
+        text = plain(result.content)
+        if (tokens := size(text)) >= least:
+            yield OldResult(result.seq, names.get(result.call_id, "tool"), tokens, text)
+
+
+def _result_stubs(
+    cycle: ToolCycle, least: int, size: Callable[[str], int], decided: Mapping[int, Decision]
+) -> list[Stub]:
+    return [
+        Stub(old.seq, _result_stub(old, decided.get(old.seq), size))
+        for old in _old_results(cycle, least, size)
+        if decided.get(old.seq) is not Decision.KEEP
     ]
-    calls = [
+
+
+def _argument_stubs(cycle: ToolCycle, least: int, size: Callable[[str], int]) -> list[Stub]:
+    return [
         Stub(cycle.seq, text, call.id) for call in cycle.calls if (text := _argument_stub(call, cycle.seq, least, size))
     ]
-    return results + calls
 
 
 _ENDS = 60
 
 
-def _result_stub(name: str, result: ToolResult, size: Callable[[str], int]) -> str:
-    body = plain(result.content)
-    head, tail = " ".join(body[:_ENDS].split()), " ".join(body[-_ENDS:].split())
-    return f"[cleared: result of {name}, ~{size(body):,} tokens, begins {head!r}, ends {tail!r}; message #{result.seq}]"
+def _result_stub(old: OldResult, decision: Decision | None, size: Callable[[str], int]) -> str:
+    what = f"result of {old.tool}, ~{old.tokens:,} tokens"
+    if decision is Decision.DROP:
+        return f"[cleared: {what}; message #{old.seq}]"
+    if decision is Decision.TRUNCATE:
+        return head_and_tail(old.text, old.tokens // 4, size, f"\n[... {what}; all of it: message #{old.seq} ...]\n")
+    head, tail = " ".join(old.text[:_ENDS].split()), " ".join(old.text[-_ENDS:].split())
+    return f"[cleared: {what}, begins {head!r}, ends {tail!r}; message #{old.seq}]"
 
 
 def _argument_stub(call: ToolCall, seq: int, least: int, size: Callable[[str], int]) -> str | None:

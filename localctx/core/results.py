@@ -3,8 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-__all__ = ["PAGE_CHARACTERS", "RECALL", "RETRIEVE", "Provenance", "framed", "page", "provenance_of"]
+from localctx.core.accounting import head_and_tail
+from localctx.core.shaping import shaped
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = [
+    "PAGE_CHARACTERS",
+    "RECALL",
+    "RESULTS_SHARE",
+    "RETRIEVE",
+    "Provenance",
+    "framed",
+    "page",
+    "provenance_of",
+    "shown",
+]
+
+RESULTS_SHARE = 0.40
+"""What a cycle, its calls and results together, may take of the budget (design: shaped on arrival)."""
 
 RECALL, RETRIEVE = "recall", "retrieve_tool_result"
 """The tools by which a model finds a message of the session, and reads one whole."""
@@ -27,6 +47,22 @@ def provenance_of(value: object) -> Provenance | None:
         case {"kind": str(kind), "source": str(source)}:
             return Provenance(kind, source)
     return None
+
+
+def shown(
+    tool: str, body: str, room: int, size: Callable[[str], int], *, seq: int, provenance: Provenance | None = None
+) -> str:
+    """A result as the model reads it: without noise, within `room` tokens, with the way to the rest of it.
+
+    `seq` is the line that it will be on, by which it can be read whole.
+    """
+    pointer = f"[all {len(body):,} characters: {RETRIEVE} {seq}]"
+    text, left = shaped(tool, body), room - size(framed("", provenance))
+    if size(text) > left:
+        text = head_and_tail(body, left, size, f"\n{pointer}\n")
+    elif len(text) < len(body):
+        text = f"{text}\n{pointer}"
+    return framed(text, provenance)
 
 
 def framed(text: str, provenance: Provenance | None) -> str:

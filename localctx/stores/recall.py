@@ -1,7 +1,8 @@
 """An index of a session's words, for `recall`: SQLite's FTS5, in a private file beside the journal.
 
 It holds nothing that the journal does not hold, so nothing here fails a run: a file that is damaged, of another schema
-or of another journal is deleted and a new one begun; where none can be used, the index is in memory.
+or of another journal is deleted and a new one begun; where none can be used, or another program uses it, the index is
+in memory.
 """
 
 from __future__ import annotations
@@ -21,10 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["RecallIndex"]
 
-_SCHEMA = 0x6C637201
-"""SQLite's `user_version` of the file: the letters `lcr` and a number that rises when what is indexed changes."""
-
-_CREATE = f"""BEGIN IMMEDIATE; CREATE TABLE state (journal TEXT, through INTEGER); PRAGMA user_version = {_SCHEMA};
+_SCHEMA = 0x6C637201  # the letters `lcr`, and a number that rises when what is indexed changes
+_CREATE = f"""BEGIN; CREATE TABLE state (journal TEXT, through INTEGER); PRAGMA user_version = {_SCHEMA};
 CREATE VIRTUAL TABLE passage USING fts5(seq UNINDEXED, kind UNINDEXED, shown UNINDEXED, words,
     tokenize = "porter unicode61 categories 'L* N* Co M*'"); COMMIT"""
 _THROUGH = "SELECT ifnull(CAST(through AS INTEGER), 0) FROM state"
@@ -107,7 +106,8 @@ class RecallIndex:
 
 
 def _prepare(db: sqlite3.Connection, journal: str) -> None:
-    """Makes the tables of a new file. Raises where there are others, of another journal, or damaged ones."""
+    """Takes the file for this program and makes the tables of a new one. Raises where another is in its place."""
+    db.executescript("PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE; COMMIT")  # until it is closed
     if not db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
         db.executescript(_CREATE)
         db.execute("INSERT INTO state VALUES (?, 0)", (journal,))
@@ -118,7 +118,7 @@ def _prepare(db: sqlite3.Connection, journal: str) -> None:
 
 def _add(db: sqlite3.Connection, documents: Iterable[Document], through: int) -> list[Any]:
     with db:
-        db.execute("BEGIN IMMEDIATE")
+        db.execute("BEGIN")
         known = db.execute(_THROUGH).fetchone()[0]
         db.execute("DELETE FROM passage WHERE ?1 < ?2 AND seq > ?1", (through, known))
         new = (each for each in documents if known < each.seq <= through)

@@ -6,21 +6,25 @@ import json
 import os
 import re
 import shutil
-from contextlib import suppress
+import stat
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import chain, islice
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from localctx.core import journal as lines
 from localctx.core.messages import Message, plain
 from localctx.core.transcript import read
 from localctx.core.work import as_json
-from localctx.errors import JournalDamaged, Misuse, NothingFound
-from localctx.stores.files import private_folder, replace_file
-from localctx.stores.journal import FileJournal, Lines, lock, unusable
+from localctx.errors import JournalDamaged, Misuse, NothingFound, StoreUnusable
+from localctx.stores.files import lock, open_file, replace_file, unusable
+from localctx.stores.journal import FileJournal, Lines
+from localctx.stores.results import Results
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator
 
     from localctx.core.journal import Entry
     from localctx.core.messages import Item
@@ -76,7 +80,7 @@ class Sessions:
                 raise NothingFound(f"no session to continue under {self._root}; start one with: localctx run")
             return known[0]
         path = self._path(name)
-        alike = [name] if path.is_file() else [each for each in known if each.startswith(name)]
+        alike = [name] if _stamp(path) is not None else [each for each in known if each.startswith(name)]
         if len(alike) == 1:
             return alike[0]
         what = "more than one session begins with" if alike else "no session"
@@ -84,15 +88,18 @@ class Sessions:
         raise NothingFound(f"{what} {name!r} under {self._root} ({'they are' if alike else 'newest'}: {shown})")
 
     def names(self) -> list[str]:
-        """All names, the session that was written last first."""
+        """All names, the session that was written last first. Raises `StoreUnusable` where they cannot be read."""
         try:
-            found = [path for path in self._root.glob("*/journal.jsonl") if _ID.fullmatch(path.parent.name)]
-            return [path.parent.name for path in sorted(found, key=lambda p: p.stat().st_mtime_ns, reverse=True)]
+            named = [each.name for each in self._root.iterdir() if _ID.fullmatch(each.name)]
+        except FileNotFoundError:
+            return []
         except OSError as error:
             raise unusable(self._root, error) from error
+        found = [(stamp, each) for each in named if (stamp := _stamp(self._path(each))) is not None]
+        return [each for _, each in sorted(found, reverse=True)]
 
     def listed(self) -> list[Listed]:
-        """All sessions, the one that was written last first."""
+        """All sessions, the one that was written last first; `trouble` says why one cannot be read further."""
         return [self._listed(name) for name in self.names()]
 
     def _listed(self, name: str) -> Listed:
@@ -101,62 +108,43 @@ class Sessions:
         try:
             for entry in Lines(path).bare():
                 found = _with(found, entry)
-        except JournalDamaged as error:
+        except (JournalDamaged, StoreUnusable) as error:
             return replace(found, trouble=str(error))
         return found
 
     def fork(self, name: str, new: str | None = None, through: int | None = None) -> str:
-        """A new session with the lines of another (those up to line `through`); its name. The other stays as it is."""
+        """A new session with the lines of another (those up to line `through`); its name. The other stays as it is.
+
+        Raises `Misuse` where there is a session by the new name, `JournalDamaged` for a line among those that is none;
+        then there is no new one.
+        """
         source = self._path(self.find(name))
         target = self._path(new if new is not None else new_name())
-        if target.exists():
-            raise Misuse(f"there is a session {target.parent.name!r} already; name another")
-        kept = list[str]()
-        for entry in Lines(source).bare():
-            if through is not None and entry.seq > through:
-                break
-            kept.append(lines.encode(entry))
-            if entry.seq == through:
-                break
-        if through is not None and not kept:
-            raise Misuse(f"session {source.parent.name} has no line {through} or before it")
-        head = lines.header(target.parent.name, _now(), forked_from=source.parent.name)
-        try:
-            _share(source.parent / "results", target.parent / "results")
-            replace_file(target, "\n".join([head, *kept, ""]))
-        except OSError as error:
-            raise unusable(target.parent, error) from error
+        if through is not None and through < 1:
+            raise Misuse(f"session {source.parent.name} has no line {through}; they are counted from 1")
+        head = lines.header(target.parent.name, _now(), forked_from=source.parent.name).encode() + b"\n"
+        kept = (line for line, _ in islice(Lines(source).raw(), through))
+        with _new_folder(target.parent):
+            Results(source.parent / "results").share(target.parent / "results")
+            replace_file(target, chain([head], kept))
         return target.parent.name
 
     def remove(self, name: str) -> None:
         """Removes a session and all that belongs to it. Raises `StoreUnusable` where a program has it open.
 
-        Where the session's folder is a link, the link goes, and what it leads to stays.
+        Where a folder of it is a link, the link goes, and what it leads to stays.
         """
         folder = self._path(name).parent
-        if not folder.is_dir():
-            raise NothingFound(f"no session {name!r} under {self._root}")
         try:
-            if folder.is_symlink():
-                folder.unlink()
-                return
-            self._remove(folder)
+            with _held(folder / "journal.jsonl"):
+                _remove(folder)
             work = self.state_file(name).parent
-            if work.is_dir() and not work.is_symlink():
-                shutil.rmtree(work)
+            if os.path.lexists(work):
+                _remove(work)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise NothingFound(f"no session {name!r} under {self._root}") from error
         except OSError as error:
             raise unusable(folder, error) from error
-
-    def _remove(self, folder: Path) -> None:
-        path = folder / "journal.jsonl"
-        fd = os.open(path, os.O_RDONLY) if path.exists() else -1
-        try:
-            if fd >= 0:
-                lock(fd, path)
-            shutil.rmtree(folder)
-        finally:
-            if fd >= 0:
-                os.close(fd)
 
     def state_file(self, name: str) -> Path:
         """Where the work state of a session can be read by people and programs."""
@@ -176,17 +164,18 @@ def keep_state(path: Path, state: WorkState) -> None:
     """Shows people and other programs where the work stands; the journal is what counts, whether this succeeds or not."""
     shown = {**as_json(state), "updated_at": _now()}
     with suppress(OSError):
-        replace_file(path, json.dumps(shown, indent=2, ensure_ascii=False) + "\n")
+        text = json.dumps(shown, indent=2, ensure_ascii=False) + "\n"
+        replace_file(path, [text.encode("utf-8", "surrogatepass")])
 
 
 def new_name() -> str:
     """A name for a session that was given none: when it was begun, and what tells it from others."""
-    return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{os.urandom(2).hex()}"
+    return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{os.urandom(4).hex()}"
 
 
 def header_of(path: Path) -> dict[str, object]:
     """The first line of a journal; empty where it cannot be read."""
-    with suppress(OSError, ValueError, RecursionError), path.open("rb") as file:
+    with suppress(OSError, ValueError, RecursionError), os.fdopen(open_file(path), "rb") as file:
         head = json.loads(file.readline(_MOST_HEADER))
         return head if isinstance(head, dict) else {}
     return {}
@@ -215,27 +204,74 @@ def _first_words(item: Item) -> str:
 _FIRST_WORDS = 80
 
 
+def _stamp(path: Path) -> int | None:
+    """When a journal was last written, in nanoseconds; None where there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns if stat.S_ISREG(found.st_mode) else None
+
+
 def _written(path: Path) -> str:
-    return datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(timespec="seconds")
+    seconds = min((_stamp(path) or 0) // 10**9, _LAST_SECOND)
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+
+
+_LAST_SECOND = 253_402_300_799
+"""The end of the year 9999, where `datetime` ends."""
 
 
 def _size(folder: Path) -> int:
     """The bytes of all files in a folder and below it."""
-    return sum(each.lstat().st_size for each in folder.rglob("*") if not each.is_dir())
+    size = 0
+    for parent, _, files in os.walk(folder):
+        for each in files:
+            with suppress(OSError):
+                size += Path(parent, each).lstat().st_size
+    return size
 
 
-def _share(source: Path, target: Path) -> None:
-    """Gives a fork the bodies of its origin: the same files under a second name where that can be, else copies."""
-    if not source.is_dir():
-        return
-    private_folder(target)
-    for body in source.iterdir():
-        try:
-            os.link(body, target / body.name, follow_symlinks=False)
-        except FileExistsError:
-            continue
-        except OSError:
-            shutil.copyfile(body, target / body.name, follow_symlinks=False)
+@contextmanager
+def _new_folder(folder: Path) -> Iterator[None]:
+    """Makes the folder of a session, which goes again where filling it fails. Raises `Misuse` where it is there already."""
+    try:
+        folder.mkdir(mode=0o700)
+    except FileExistsError as error:
+        raise Misuse(f"there is a session {folder.name!r} already; name another") from error
+    except OSError as error:
+        raise unusable(folder, error) from error
+    try:
+        yield
+    except BaseException as error:
+        shutil.rmtree(folder, ignore_errors=True)
+        if isinstance(error, OSError):
+            raise unusable(folder, error) from error
+        raise
+
+
+@contextmanager
+def _held(path: Path) -> Iterator[None]:
+    """Keeps other programs from a session. Raises `StoreUnusable` where one has it; without a journal, nobody can."""
+    try:
+        fd = open_file(path)
+    except OSError:
+        fd = -1
+    try:
+        if fd >= 0:
+            lock(fd, path)
+        yield
+    finally:
+        if fd >= 0:
+            os.close(fd)
+
+
+def _remove(folder: Path) -> None:
+    """Removes a folder, of a link the link alone."""
+    if folder.is_symlink():
+        folder.unlink()
+    else:
+        shutil.rmtree(folder)
 
 
 def _now() -> str:

@@ -8,12 +8,16 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from localctx.app.chat import MOST_STEPS, Chat, Wishes
+from localctx.app.compaction import Helper
+from localctx.app.meter import Meter
 from localctx.app.patience import while_loading
 from localctx.app.probe import probe as probe_all
 from localctx.app.tools.record import Recall, Retrieve, UpdateWorkState
 from localctx.core.events import Notice
-from localctx.core.window import ModelReport, ServerReport, Status
+from localctx.core.window import Budget, ModelReport, ServerReport, Status, assume
 from localctx.errors import (
     Misuse,
     ModelMissing,
@@ -70,24 +74,28 @@ async def open_chat(
     given: Settings, kept: Journal, emit: Callable[[Event], None], progress: Callable[[int, int], None]
 ) -> AsyncIterator[Chat]:
     """A chat with the model that the settings name, kept in a journal."""
-    async with _connection(given, emit, progress) as (runtime, model, version):
+    async with _connection(given, emit, progress) as (runtime, model, version), _helper(given, runtime, emit) as helper:
         counter = (encoded(model.id) if isinstance(runtime, OpenAIServer) else None) or ClassEstimate()
         known = model.digest or model.template
         who = model.digest or f"{model.id} {model.model_bytes} {'' if known else runtime.url}"
         learned = _Learned(counter, f"{runtime.kind} {version} {who} {model.template}")
+        rules, unfit = policy(given)
+        for said in unfit:
+            emit(Notice("threshold", said))
         beside = [asyncio.create_task(_refresh()), asyncio.create_task(_find_vocabulary(runtime, model))]
         chat = Chat(
             runtime,
             model,
             journal=kept,
             counter=counter,
-            policy=policy(given),
+            policy=rules,
             emit=emit,
             system=text_or_file(given.system or ""),
             wishes=Wishes(given.max_tokens, given.temperature, given.max_steps or MOST_STEPS),
             calibration=learned.calibration,
             on_work=_shown_state(kept),
         )
+        chat.engine.summarizer = helper
         index = recall_index(kept)
         if _offers_tools(given, model):
             chat.offer(
@@ -100,6 +108,32 @@ async def open_chat(
             learned.keep(chat.meter.calibration)
             for task in beside:
                 task.cancel()
+
+
+@asynccontextmanager
+async def _helper(given: Settings, main: Talking, emit: Callable[[Event], None]) -> AsyncIterator[Helper | None]:
+    """The model that writes the summaries, where another one was named; in its own window, with its own counting."""
+    url, _, name = (given.summarizer_model or "").rpartition("#")
+    if not name:
+        if given.summarizer_model:
+            said = f"summarizer {given.summarizer_model!r} ({given.origins['summarizer_model']}) names no model"
+            emit(Notice("summarizer", f"{said}: the model itself writes the summaries"))
+        yield None
+        return
+    if not url and name == main.model:
+        yield None
+        return
+    where = url or ("" if _means_embedded(replace(given, model=name, url=None, runtime=None)) else main.url)
+    if not url and where and main.kind == "embedded":
+        raise Misuse(f"the embedded runtime serves {main.model} alone: name the address of {name} too, as URL#{name}")
+    origins = {**given.origins, **dict.fromkeys(("url", "model"), given.origins["summarizer_model"])}
+    own = replace(
+        given, url=where or None, model=name, runtime=None, num_ctx=None, max_context_tokens=None, origins=origins
+    )
+    async with _connection(own, emit, lambda _done, _total: None) as (runtime, model, _):
+        window = assume(model.window)
+        budget = Budget.of(window.tokens or 0, max_prompt=window.max_prompt)
+        yield Helper(runtime, Meter(runtime, encoded(model.id) or ClassEstimate()), budget)
 
 
 def _offers_tools(given: Settings, model: ModelReport) -> bool:

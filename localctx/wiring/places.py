@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from platformdirs import user_config_path, user_data_path
 
-from localctx.config import Settings, load
-from localctx.core.ladder import POLICIES, Policy
+from localctx.config import Settings, Thresholds, load
+from localctx.core.ladder import POLICIES, Policy, tuned
 from localctx.core.window import Reading, Source
 from localctx.errors import Misuse, StoreUnusable
 from localctx.runtimes.server import Pins
@@ -102,18 +101,16 @@ def settings(flags: Mapping[str, object]) -> Settings:
     return load(flags, environment=os.environ, project=Path.cwd(), user=user_config_path("localctx"))
 
 
-def policy(given: Settings) -> Policy:
-    """The policy by its name, with the thresholds that were set. Raises `Misuse` for a name or an order that is wrong."""
+def policy(given: Settings) -> tuple[Policy, tuple[str, ...]]:
+    """The policy by its name with the thresholds that were set, and what is said of those that are of no use.
+
+    Raises `Misuse` for a name that is none.
+    """
     name = given.policy or "ladder"
     if name not in POLICIES:
         raise Misuse(f"unknown policy {name!r} ({given.origins['policy']}); known: {', '.join(POLICIES)}")
-    wanted = given.thresholds
-    changed = (
-        {}
-        if wanted is None
-        else {key: value for key in ("clear", "warn", "compact", "trim") if (value := getattr(wanted, key)) is not None}
-    )
-    return replace(POLICIES[name], **changed)
+    wanted = given.thresholds or Thresholds()
+    return tuned(POLICIES[name], clear=wanted.clear, warn=wanted.warn, compact=wanted.compact, trim=wanted.trim)
 
 
 def pins(given: Settings) -> Pins:

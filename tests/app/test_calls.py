@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from localctx.app.calls import RESULTS_SHARE
 from localctx.app.chat import Chat, Wishes
 from localctx.app.tools.record import Recall, Retrieve, UpdateWorkState
 from localctx.core.events import Notice, ToolAnswered, ToolCalled
 from localctx.core.outgoing import NO_RESULT
-from localctx.core.results import Provenance
+from localctx.core.results import RESULTS_SHARE, Provenance
 from localctx.errors import ServerFailed
 from localctx.ports import Outcome, Tool
 from localctx.stores.recall import RecallIndex

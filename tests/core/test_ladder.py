@@ -31,6 +31,7 @@ from localctx.core.ladder import (
     standing,
     tail_tokens,
     trim,
+    tuned,
     unit_size,
 )
 from localctx.core.messages import History, Said, ToolCycle, ToolResult, end_of
@@ -87,25 +88,53 @@ def read_files(characters: int, files: int = 10) -> History:
     [
         {"clear": 0.0},
         {"clear": -0.2},
-        {"clear": 0.7},
-        {"warn": 0.8},
+        {"clear": 0.71},
         {"warn": 0.85},
         {"compact": 0.6},
-        {"compact": 0.95},
+        {"compact": 0.96},
         {"compact": float("nan")},
-        {"trim": 0.8},
+        {"trim": 0.79},
         {"trim": 1.0},
         {"trim": 1.5},
     ],
     ids=str,
 )
 def test_thresholds_out_of_order_are_refused(thresholds: dict[str, Any]) -> None:
-    with pytest.raises(Misuse, match="is not below"):
+    with pytest.raises(Misuse, match="these do not"):
         Policy(**thresholds)
 
 
+@pytest.mark.parametrize(
+    ("wanted", "warn", "compact", "warnings"),
+    [
+        ({}, 0.7, 0.8, 0),
+        ({"compact": 0.9}, 0.7, 0.9, 0),
+        ({"compact": 0.6}, 0.6, 0.6, 0),
+        ({"compact": 0.4}, 0.4, 0.4, 0),
+        ({"compact": 0.95}, 0.7, 0.8, 1),
+        ({"warn": 0.85, "compact": 0.8}, 0.7, 0.8, 1),
+        ({"warn": 0.5, "compact": 0.6}, 0.5, 0.6, 0),
+        *[({"compact": value}, 0.7, 0.8, 1) for value in (0.0, 1.0, 1.5, -0.2, float("nan"))],
+    ],
+    ids=str,
+)
+def test_thresholds_that_are_of_no_use_fall_back(
+    wanted: dict[str, float], warn: float, compact: float, warnings: int
+) -> None:
+    policy, told = tuned(POLICIES["ladder"], **wanted)
+    assert (policy.warn, policy.compact, len(told)) == (warn, compact, warnings)
+    assert policy.clear <= policy.warn
+
+
+@given(st.dictionaries(st.sampled_from(["clear", "warn", "compact", "trim"]), st.floats(-0.5, 1.5)))
+def test_whatever_was_set_a_policy_comes_of_it(wanted: dict[str, float]) -> None:
+    policy, told = tuned(POLICIES["ladder"], **wanted)
+    kept = [name for name, value in wanted.items() if getattr(policy, name) == value]
+    assert len(kept) + len(told) >= len(wanted)
+
+
 def test_a_refused_policy_shows_its_numbers() -> None:
-    with pytest.raises(Misuse, match=r"clear 0\.5, warn 0\.7, compact 0\.6, trim 0\.95\): warn is not below compact"):
+    with pytest.raises(Misuse, match=r"these do not \(clear 0\.5, warn 0\.7, compact 0\.6, trim 0\.95\)"):
         Policy(compact=0.6)
 
 

@@ -22,7 +22,6 @@ from localctx.app.chat import Chat
 from localctx.core.events import Event, RungBegun
 from localctx.core.journal import Entry
 from localctx.ports import Outcome
-from localctx.stores.journal import FileJournal
 from localctx.wiring.places import sessions
 from tests.killed.script import GO_ON, SYSTEM, TURNS, file_text
 
@@ -81,21 +80,24 @@ def _schema(name: str, *fields: str) -> dict[str, object]:
     return {"type": "function", "function": {"name": name, "parameters": parameters}}
 
 
-class Dying(FileJournal):
-    """A journal whose process ends in the middle of one write."""
+def die_while_writing(path: Path, *, line: str, nth: int, share: float) -> None:
+    """Ends this program in the middle of the write that brings the nth line of a type into a journal."""
+    write, left = os.write, [nth]
 
-    def __init__(self, path: Path, *, line: str, nth: int, share: float) -> None:
-        self._fatal, self._left, self._share = line, nth, share
-        super().__init__(path)
-
-    def _write(self, line: str, *, sync: bool) -> None:
-        if self._fatal in {"any", json.loads(line).get("type", "header")}:
-            self._left -= 1
-            if self._left == 0:
-                raw = f"{line}\n".encode()
-                os.write(self._fd, raw[: int(len(raw) * self._share)])
+    def fatal(fd: int, data: bytes | memoryview) -> int:
+        raw = bytes(data)
+        if path.exists() and os.path.samestat(os.fstat(fd), path.stat()) and line in {"any", _type_of(raw)}:
+            left[0] -= 1
+            if left[0] == 0:
+                write(fd, raw[: int(len(raw) * share)])
                 os.kill(os.getpid(), signal.SIGKILL)
-        super()._write(line, sync=sync)
+        return write(fd, data)
+
+    os.write = fatal
+
+
+def _type_of(line: bytes) -> str:
+    return str(json.loads(line).get("type", "header"))
 
 
 def tell(event: str, **fields: object) -> None:
@@ -171,8 +173,9 @@ _ACTIONS = {
 
 async def main(url: str, session: str, do: list[list[str]], die: dict[str, Any] | None, system: str = SYSTEM) -> None:
     """Does it all in one session."""
-    journal = Dying(sessions().folder(session) / "journal.jsonl", **die) if die else wiring.journal(session=session)
-    shell = Shell()
+    if die:
+        die_while_writing(sessions().folder(session) / "journal.jsonl", **die)
+    journal, shell = wiring.journal(session=session), Shell()
     given = wiring.settings({"url": url, "tools": "session", "system": system})
     async with wiring.open_chat(given, journal, shell, lambda _done, _total: None) as chat:
         chat.offer([*chat._caller.tools._tools.values(), ReadFile(), WriteFile()])

@@ -24,7 +24,7 @@ __all__ = [
     "reply_to",
 ]
 
-WINDOW = 2304
+WINDOW = 2048
 SYSTEM = "You keep the log of the harbour."
 GO_ON = "Please go on."
 """What a person says who finds the last question unanswered."""
@@ -48,9 +48,9 @@ _TEXTS = {
     6: "Two pages more, please.",
     7: "Record where we stand.",
     8: "Show me the whole of a long page.",
-    9: "Only talk a little now. " + "The ships came in with the tide. " * 24,
-    10: "Record that the second page is done.",
-    11: "Talk again. " + "The tide went out with the ships. " * 24,
+    9: "Only talk a little now. " + "The ships came in with the tide. " * 12,
+    10: "Record that the second page is done. " + "The tide is high. " * 16,
+    11: "Talk again. " + "The tide went out with the ships. " * 12,
     12: "Close the log.",
 }
 TURNS = tuple(f"Turn {number:02}: {text}" for number, text in _TEXTS.items())
@@ -81,7 +81,7 @@ _PLANS: dict[int, list[tuple[str, str] | str]] = {
 
 def file_text(path: str) -> str:
     """What stands in a file: some pages, and one that is longer than any result may be."""
-    words = " ".join(f"{path} line {number}: a ship and a tide." for number in range(1_500 if "long" in path else 22))
+    words = " ".join(f"{path} line {number}: a ship and a tide." for number in range(100 if "long" in path else 22))
     return f"{path} begins. {words} {path} ends."
 
 
@@ -121,7 +121,7 @@ def _done(wanted: list[tuple[str, str] | str], since: list[dict[str, Any]]) -> i
     made = [
         names[message["tool_call_id"]]
         for message in since
-        if message["role"] == "tool" and message["content"] != NO_RESULT
+        if message["role"] == "tool" and not message["content"].startswith(NO_RESULT)
     ]
     done = 0
     for at, step in enumerate(wanted):

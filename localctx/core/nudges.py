@@ -1,0 +1,62 @@
+"""What an agent is told beside the conversation: how full the window is, that it was compacted, what it has done already.
+
+Nudges stand at the end of one request and are never stored.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from localctx.core.checkpoint import FACT_TITLES, learnt
+from localctx.core.messages import Facts, ToolCycle
+
+if TYPE_CHECKING:
+    from localctx.core.messages import History
+
+__all__ = ["pressure", "progress", "resumed"]
+
+_WARNING, _CRITICAL = 0.70, 0.90
+"""The shares of the window from which an agent is warned (seed)."""
+
+
+def pressure(used: int, window: int, compact_at: float) -> str:
+    """The warning that is due where `used` tokens of a window are taken; empty below 70 % (seed), and of no window."""
+    if window <= 0 or used < _WARNING * window:
+        return ""
+    said = f"{_percent(used, window)} of the {window:,}-token context budget used"
+    if used >= _CRITICAL * window:
+        return f"[CONTEXT CRITICAL: {said}. Write down NOW what must not be lost, and finish the step at hand.]"
+    return f"[CONTEXT WARNING: {said}. Older messages are summarized automatically at {compact_at:.0%}; keep results short.]"
+
+
+def resumed(used: int, window: int, history: History) -> str:
+    """What an agent is told with the first request after a compaction, instead of a warning."""
+    still = (
+        f" The context is still {_percent(used, window)} of {window:,} tokens."
+        if used >= _CRITICAL * window > 0
+        else ""
+    )
+    said = "older messages are now the notes at the beginning. Go on with the task from there."
+    return "\n".join(filter(None, [f"[CONTEXT COMPACTED: {said}{still}]", progress(history)]))
+
+
+def progress(history: History) -> str:
+    """What the calls in the history have done already, a list a line; empty where there is nothing (seed)."""
+    facts = learnt(Facts(), [unit for _, unit in history.units() if isinstance(unit, ToolCycle)])
+    lists = {title: getattr(facts, name) for name, title in FACT_TITLES.items()}
+    lines = [f"{title}: {_listed(items)}" for title, items in lists.items() if items]
+    lines += [f"Most recent action: {facts.last_action}"] if facts.last_action else []
+    return "\n".join(["Done already, do not redo it:", *lines]) if lines else ""
+
+
+_MOST = 15
+
+
+def _listed(items: tuple[str, ...]) -> str:
+    more = f"; +{len(items) - _MOST} more" if len(items) > _MOST else ""
+    return "; ".join(items[:_MOST]) + more
+
+
+def _percent(used: int, window: int) -> str:
+    """Rounded half up, as the seed does."""
+    return f"{(200 * used + window) // (2 * window)}%"

@@ -1,0 +1,187 @@
+"""What is on record: reading saved sessions, and changing them while nobody else has them open."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from localctx.app.session import Session
+from localctx.core.journal import effect_of, living, project, undo
+from localctx.core.messages import Message, plain
+from localctx.core.record import compactions, conversation, last_undo
+from localctx.core.transcript import read as item_of
+from localctx.core.work import WorkState
+from localctx.errors import JournalDamaged, Misuse, StoreUnusable
+from localctx.stores.journal import lock, unusable
+from localctx.stores.sessions import header_of, keep_state
+from localctx.wiring.places import sessions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from localctx.core.journal import Entry
+    from localctx.stores.journal import FileJournal, Lines
+
+__all__ = ["Changed", "Kept", "bring_back", "clear_work", "read", "removable", "save", "sessions", "take_back"]
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A session as it is on disk: the entries before the first that cannot be read, and what is wrong with that one.
+
+    `written` is when that was last (UTC), `lines` what finds the whole text of a result.
+    """
+
+    name: str
+    folder: Path
+    header: Mapping[str, object]
+    written: str
+    size_bytes: int
+    entries: Sequence[Entry]
+    damage: JournalDamaged | None
+    lines: Lines
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """What an undo took back, or a redo brought back: the user's words, and how many messages and compactions."""
+
+    name: str
+    words: str
+    messages: int
+    compactions: int
+
+
+def read(name: str | None = None, *, texts: bool = False) -> Kept:
+    """A session (the newest without a name), beside whoever writes it; with `texts`, long results are whole.
+
+    Raises `NothingFound`, `StoreUnusable`.
+    """
+    lines = sessions().read(name)
+    entries, damage = _sound(lines if texts else lines.bare())
+    folder = lines.path.parent
+    try:
+        written = datetime.fromtimestamp(lines.path.stat().st_mtime, UTC).isoformat(timespec="seconds")
+        size = sum(each.lstat().st_size for each in folder.rglob("*") if not each.is_dir())
+    except OSError as error:
+        raise unusable(folder, error) from error
+    return Kept(folder.name, folder, header_of(lines.path), written, size, entries, damage, lines)
+
+
+def _sound(entries: Iterable[Entry]) -> tuple[list[Entry], JournalDamaged | None]:
+    kept = list[Entry]()
+    try:
+        for entry in entries:
+            if entry.type == "commit":
+                effect_of(entry)
+            list(living([entry]))
+            kept.append(entry)
+    except JournalDamaged as damage:
+        return kept, damage
+    return kept, None
+
+
+def take_back(name: str | None = None) -> Changed:
+    """Takes back the last thing that the user said and all that came of it. Raises `Misuse` where nothing was said."""
+    with _opened(name) as (journal, session):
+        before = list(journal.entries())
+        words = session.undo()
+        if words is None:
+            raise Misuse(f"session {journal.name} has nothing to take back: the user said nothing that still counts")
+        return _changed(journal.name, words, before, list(journal.entries()))
+
+
+def bring_back(name: str | None = None) -> Changed:
+    """Brings back what the last undo took. Raises `Misuse` where none stands, or the session went on since."""
+    with _opened(name) as (journal, _):
+        before = list(journal.entries())
+        if (undone := last_undo(before)) is None:
+            why = "nothing was undone, or it went on since"
+            raise Misuse(f"session {journal.name} has nothing to bring back: {why}; see localctx sessions show")
+        journal.append(*undo(undone.seq), sync=True)
+        after = list(journal.entries())
+        _show_work(sessions().state_file(journal.name), project(after).work)
+        asked = next((entry for entry in before if entry.seq == undone.body["to"]), undone)
+        said = item_of(asked.body.get("message"))
+        words = plain(said.content) if isinstance(said, Message) else ""
+        return _changed(journal.name, words, after, before)
+
+
+def _changed(name: str, words: str, more: Sequence[Entry], less: Sequence[Entry]) -> Changed:
+    messages = len(conversation(more)) - len(conversation(less))
+    made = sum(not each.undone for each in compactions(more)) - sum(not each.undone for each in compactions(less))
+    return Changed(name, words, messages, made)
+
+
+def clear_work(name: str | None = None) -> str:
+    """Forgets the work state of a session, also where people can read it; the session's whole name."""
+    with _opened(name) as (journal, session):
+        session.work(None)
+        if (path := sessions().state_file(journal.name)).exists():
+            raise StoreUnusable(f"the work state is cleared, but {path} cannot be removed; remove it by hand")
+        return journal.name
+
+
+@contextmanager
+def _opened(name: str | None) -> Iterator[tuple[FileJournal, Session]]:
+    """A session that this program alone writes. Raises `StoreUnusable` where that cannot be, or did not reach the disk."""
+    journal = sessions().resume(sessions().find(name))
+    try:
+        if journal.trouble:
+            raise StoreUnusable(journal.trouble)
+        path = sessions().state_file(journal.name)
+        yield journal, Session(journal, on_work=lambda state: _show_work(path, state))
+        if journal.trouble:
+            raise StoreUnusable(journal.trouble)
+    finally:
+        journal.close()
+
+
+def _show_work(path: Path, state: WorkState) -> None:
+    """Shows people and other programs where the work stands; nothing, where nothing is recorded."""
+    if state != WorkState():
+        keep_state(path, state)
+        return
+    with suppress(OSError):
+        path.unlink(missing_ok=True)
+        path.parent.rmdir()
+
+
+def removable(names: Iterable[str]) -> list[str]:
+    """The whole names of sessions, each once. Raises `NothingFound`, and `StoreUnusable` where a program has one open."""
+    found = list(dict.fromkeys(sessions().find(name) for name in names))
+    for name in found:
+        path = sessions().folder(name) / "journal.jsonl"
+        try:
+            fd = os.open(path, os.O_RDONLY)
+        except OSError as error:
+            raise unusable(path, error) from error
+        try:
+            lock(fd, path)
+        finally:
+            os.close(fd)
+    return found
+
+
+def save(path: Path, text: str) -> None:
+    """Writes a new private file, whole or not at all. Raises `Misuse` where there is something by that name, or it cannot be."""
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError as error:
+        raise Misuse(f"{path} is there already, and stays as it is; name a file that is not there yet") from error
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    try:
+        with os.fdopen(fd, "wb") as file:
+            file.write(text.encode("utf-8", "replace"))
+    except OSError as error:
+        path.unlink()
+        raise _unwritable(path, error) from error
+
+
+def _unwritable(path: Path, error: OSError) -> Misuse:
+    return Misuse(f"cannot write {path} ({error.strerror or error}); name a file in a folder that you can write")

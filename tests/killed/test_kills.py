@@ -1,0 +1,238 @@
+"""Programs that are killed at any point and started again, against one that was not."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from localctx.core.journal import Entry, open_begins
+from localctx.core.messages import History
+from localctx.core.outgoing import outgoing
+from localctx.core.recall import documents
+from localctx.core.work import as_json
+from localctx.stores.journal import FileJournal
+from localctx.stores.recall import RecallIndex
+from tests.killed.checks import check_journal, check_nothing_told_is_lost, check_projection, check_requests, messages
+from tests.killed.conftest import Child, Place
+from tests.killed.script import GO_ON, SYSTEM, TURNS, expected_reply
+
+Reference = tuple[Place, Child]
+
+
+@dataclass(frozen=True)
+class Kill:
+    """When a program is killed: `share` of a whole run after its start, `share` of a moment after its nth event of a kind, or
+    with `share` of its nth line of a kind written.
+    """
+
+    how: str
+    what: str = ""
+    nth: int = 1
+    share: float = 0.0
+
+
+_MOMENTS = {"Text": 0.01, "RungBegun": 0.08, "ToolCalled": 0.03, "RungTaken": 0.02}
+"""Seconds: about as long as what follows such an event takes."""
+
+_KINDS = ("time", "Text", "RungBegun", "ToolCalled", "any", "RungBegun", "commit", "RungTaken", "time", "begin")
+
+
+def kills(seed: int, counts: dict[str, int]) -> list[Kill]:
+    """One to three kills in a row; the first of another kind from seed to seed, and at any place of that kind."""
+    chance = random.Random(seed)  # noqa: S311  no secret
+    kinds = [_KINDS[seed % len(_KINDS)]]
+    while len(kinds) < 3 and chance.random() < 0.4:
+        kinds.append(chance.choice(_KINDS))
+    return [_kill(kind, chance, counts, at) for at, kind in enumerate(kinds)]
+
+
+def _kill(kind: str, chance: random.Random, counts: dict[str, int], at: int) -> Kill:
+    if kind == "time":
+        return Kill("time", share=chance.uniform(0.2, 1.0) / (at + 1))
+    nth = chance.randint(1, max(counts[kind] // (2 * at + 1), 1))
+    if kind in _MOMENTS:
+        return Kill("event", kind, nth, chance.random())
+    return Kill("line", kind, nth, chance.choice([0.0, chance.random(), 1.0]))
+
+
+@pytest.fixture(scope="session")
+def counts(reference: Reference) -> dict[str, int]:
+    """How often each kind of event and line comes in a whole run."""
+    place, child = reference
+    entries = place.entries()
+    lines = {kind: sum(entry.type == kind for entry in entries) for kind in ("begin", "commit")}
+    return {"any": len(entries), **lines, **{kind: len(child.of(kind)) for kind in _MOMENTS}}
+
+
+@pytest.fixture(scope="session")
+def whole_run(tmp_path_factory: pytest.TempPathFactory, reference: Reference) -> float:
+    """About the seconds that a whole run takes here."""
+    began = time.monotonic()
+    Place(tmp_path_factory.mktemp("timed"), reference[0].fake).done(["script"])
+    return time.monotonic() - began
+
+
+def kill(place: Place, how: Kill, whole_run: float) -> tuple[Child, bool]:
+    """Lets a program go on with the script until it is killed; whether it was, before it came to its end."""
+    die = {"line": how.what, "nth": how.nth, "share": how.share} if how.how == "line" else None
+    with place.child(["script"], die=die) as child:
+        if how.how == "time":
+            time.sleep(how.share * whole_run)
+            code = child.end(signal.SIGKILL)
+        elif how.how == "event" and child.until_event(how.what, how.nth):
+            code = child.end(signal.SIGKILL, after=how.share * _MOMENTS[how.what])
+        else:
+            code = child.end()
+    assert code in {0, -signal.SIGKILL}
+    return child, code != 0
+
+
+def where(place: Place, entries: Sequence[Entry], asked: Sequence[dict[str, Any]]) -> str:
+    """At which kind of place a program died."""
+    if place.torn:
+        return "in the middle of a line"
+    said = messages(entries)
+    if not said or said[-1][1]["role"] == "system":
+        return "before anything was said"
+    if open_begins(entries):
+        streams = asked and "grammar" in asked[-1] and entries[-1].type == "begin"
+        return "while notes were written" if streams else "between begin and commit"
+    last = said[-1][1]
+    if last.get("tool_calls"):
+        return "between a call and its result"
+    return "between two turns" if last["role"] == "assistant" else "before the end of a reply"
+
+
+def check_resumed(place: Place, entries: Sequence[Entry], reference: Reference) -> None:
+    """What a run that was killed has in common with one that was not.
+
+    What may differ: nudges to go on, calls that were interrupted and made again, where rungs were taken, lines of usage.
+    """
+    whole = reference[0].entries()
+    asked = [wire["content"] for _, wire in messages(entries, "user") if wire["content"] != GO_ON]
+    assert asked == [*TURNS]
+    said = [wire["content"] for _, wire in messages(entries, "assistant") if not wire.get("tool_calls")]
+    assert said == [expected_reply(number) for number, _ in enumerate(TURNS, 1)]
+    assert returned(entries) == returned(whole)
+    history = check_projection(entries)
+    assert history.work == check_projection(whole).work
+    state = json.loads((place.home / "data" / "work" / "s" / "state.json").read_text(encoding="utf-8"))
+    del state["updated_at"]
+    assert state == as_json(history.work)
+    last = str(place.fake.chats[-1]["messages"][:2])
+    assert SYSTEM in last
+    assert TURNS[0] in last
+    check_index(place, entries)
+
+
+def returned(entries: Sequence[Entry]) -> dict[tuple[str, str], object]:
+    """What each call returned whose result is always the same; a call that was interrupted came again."""
+    calls = {
+        call["id"]: (call["function"]["name"], call["function"]["arguments"])
+        for _, wire in messages(entries, "assistant")
+        for call in wire.get("tool_calls", ())
+    }
+    scripted = {"read_file", "write_file", "update_work_state"}
+    found = dict[tuple[str, str], object]()
+    for entry in entries:
+        match entry.body:
+            case {"message": {"role": "tool", "tool_call_id": str(call_id)}, "tool": str(name)} if name in scripted:
+                size = entry.body.get("size")
+                assert size is None or found.setdefault(calls[call_id], size) == size
+    return found
+
+
+def check_index(place: Place, entries: Sequence[Entry]) -> None:
+    """The index that lived through the kills finds what a new one finds."""
+    created = json.loads(place.complete.splitlines()[0])["created"]
+    kept, new = RecallIndex(place.folder / "recall.db", created), RecallIndex(None)
+    for index in (kept, new):
+        index.add(documents(entries, index.through), entries[-1].seq)
+    for query in ("old pier", "second page", "[reply 03]", "logs/fifth.txt"):
+        assert kept.search(query, 8) == new.search(query, 8) != []
+    kept.close()
+    new.close()
+
+
+def lives_through(place: Place, seed: int, reference: Reference, counts: dict[str, int], whole_run: float) -> list[str]:
+    """Kills a session as the seed says, resumes it to its end, and checks all that holds; where it was killed."""
+    places, before = list[str](), b""
+    for how in kills(seed, counts):
+        lines, chats = len(place.entries()), len(place.fake.chats)
+        child, killed = kill(place, how, whole_run)
+        entries = check_journal(place, before)
+        asked = place.fake.chats[chats:]
+        check_nothing_told_is_lost(entries[lines:], child.told, asked)
+        check_projection(entries)
+        check_requests(place, entries)
+        before = place.complete
+        if not killed:
+            break
+        places.append(where(place, entries, asked))
+        check_reopened(place, entries)
+        before = place.complete
+    place.done(["script"])
+    entries = check_journal(place, before)
+    assert open_begins(entries) == ()
+    check_requests(place, entries)
+    check_resumed(place, entries, reference)
+    return places
+
+
+def check_reopened(place: Place, entries: Sequence[Entry]) -> None:
+    """Whoever opens the session next finds every entry, and what was begun is closed without effect."""
+    journal = FileJournal(place.path)
+    journal.close()
+    found = place.entries()
+    assert found[: len(entries)] == [*entries]
+    ends = [(entry.type, entry.body) for entry in found[len(entries) :]]
+    assert ends == [("abort", {"begin": left}) for left in open_begins(entries)]
+    assert not place.torn
+    assert check_projection(found) == (check_projection(entries) if entries else History())
+    assert outgoing(check_projection(found)) == outgoing(check_projection(entries))
+
+
+def test_a_whole_run_takes_every_rung_several_times(reference: Reference) -> None:
+    place, child = reference
+    rungs = [told["rung"] for told in child.of("RungTaken")]
+    assert rungs.count("compact") >= 5
+    assert rungs.count("clear") >= 3
+    assert rungs.count("trim") >= 1
+    entries = check_journal(place)
+    check_nothing_told_is_lost(entries, child.told, place.fake.chats)
+    check_requests(place, entries)
+    check_resumed(place, entries, reference)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_killed_and_resumed_it_is_the_run_that_nobody_killed(
+    place: Place,
+    seed: int,
+    reference: Reference,
+    counts: dict[str, int],
+    whole_run: float,
+    record_property: pytest.RecordProperty,
+) -> None:
+    for killed in lives_through(place, seed, reference, counts, whole_run):
+        record_property("killed", killed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(20, 220))
+def test_killed_at_ten_times_as_many_points(
+    place: Place,
+    seed: int,
+    reference: Reference,
+    counts: dict[str, int],
+    whole_run: float,
+    record_property: pytest.RecordProperty,
+) -> None:
+    for killed in lives_through(place, seed, reference, counts, whole_run):
+        record_property("killed", killed)
