@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from localctx.core.journal import Entry
     from localctx.core.ladder import Policy
     from localctx.core.messages import ToolCall
+    from localctx.core.outgoing import WireMessage
     from localctx.core.work import WorkState
     from localctx.ports import Counter, Journal, Runtime, Tool
 
@@ -84,6 +85,9 @@ class Chat:
         self.model, self._stated = report.id, report.window.tokens
         self.last_used = self._whole = 0
         self._doubted, self._low = False, 0
+        self.idles = False
+        """Whether time in which nobody waits may be used (`idle`): nobody else's server, and no battery."""
+        self._warmed: list[WireMessage] = []
         self.engine = Engine(self.session, runtime, self.meter, policy, self._budget(), emit)
         self._caller = Caller(self.session, self._results_room, self.meter.size, emit)
         self._recovered = self._recover() if self.session.history.messages() else ""
@@ -212,6 +216,27 @@ class Chat:
         self.engine.budget = self._budget()
         self._whole = 0
         self._emit(Notice("window-changed", f"the window was {before:,} tokens and is {fresh.tokens:,} now"))
+
+    async def idle(self) -> None:
+        """Uses time in which nobody waits: settles what is due or soon will be, and warms the prefix that is left then.
+
+        To be cancelled at any time; nothing is lost, and a server that fails meanwhile is no news.
+        """
+        with suppress(LocalctxError):
+            await self.engine.idle()
+            if self.engine.compacted:
+                await self._warm()
+
+    async def _warm(self) -> None:
+        """Lets the server prefill what the next request begins with; the one token that this takes is discarded."""
+        messages = outgoing(self.session.history)
+        if not messages or messages == self._warmed:
+            return
+        async with aclosing(self.runtime.chat(Request(messages, 1, self.meter.tools))) as pieces:
+            async for piece in pieces:
+                if isinstance(piece, Finished):
+                    self._emit(UsageReported(piece.usage, self.meter.alone(messages)))
+        self._warmed = messages
 
     async def filled(self) -> tuple[int, dict[str, int]]:
         """The tokens that the next request would take, before new words, and what they are for."""

@@ -80,6 +80,7 @@ class Engine:
     _failures: int = 0
     _stuck_at: int = 0
     _warned: bool = False
+    _prepared: tuple[History, Checkpoint] | None = None
     compacted: bool = False
     """Whether older turns were given up since the last reply."""
 
@@ -153,7 +154,8 @@ class Engine:
         self.session.commit(effect, begun, {**asdict(taken), "why": why})
         self.meter.void()
         self._stuck_at = 0
-        self.compacted = self.compacted or isinstance(effect, Compacted)
+        if isinstance(effect, Compacted):
+            self.compacted, self._prepared = True, None
         self.emit(taken)
         return True
 
@@ -181,6 +183,8 @@ class Engine:
             return {}
 
     async def _compacted(self, history: History, used: Count, size: Callable[[str], int]) -> tuple[Effect | None, str]:
+        if (ready := self._ready(history, size)) is not None:
+            return Compacted(ready), "prepared"
         cut = compaction_cut(history, self.budget, self.policy, size)
         if cut is None:
             return None, "nothing is old enough"
@@ -192,17 +196,58 @@ class Engine:
         if self._failures >= _LATCH or asked is None:
             return Compacted(machine), "machine"
         self.emit(RungBegun(Rung.COMPACT, used.tokens, self.budget.window))
+        summed = await self._summed(history, machine, asked, size)
+        if isinstance(summed, Refused):
+            self._refused(summed)
+            return Compacted(machine), "machine"
+        self._failures = 0
+        return Compacted(summed), summed.author
+
+    async def _summed(
+        self, history: History, machine: Checkpoint, asked: Summarizer, size: Callable[[str], int]
+    ) -> Checkpoint | Refused:
+        """The checkpoint with a model's notes, or the machine's half alone where those free too little."""
         source = None if self.summarizer else await asked.in_place(history)
-        if source is not None and source.last_seq < cut:
+        if source is not None and source.last_seq < machine.through:
             less = checkpoint_at(history, source.last_seq, self.budget, size)
             source, machine = (source, less) if self._suffices(history, less, size) else (None, machine)
         notes = await asked.notes(history.split(machine.through)[0], source)
         if isinstance(notes, Refused):
-            self._refused(notes)
-            return Compacted(machine), "machine"
-        self._failures = 0
+            return notes
         summed = with_notes(machine, notes, summary_cap(self.budget.window), size)
-        return (Compacted(summed), "model") if self._pays(history, summed, size) else (Compacted(machine), "machine")
+        return summed if self._pays(history, summed, size) else machine
+
+    async def idle(self) -> None:
+        """Uses time in which nobody waits: compacts where that is due, or prepares the summary that soon will be.
+
+        To be cancelled at any time: what was prepared counts only once it is committed.
+        """
+        used = await self.measure()
+        if Rung.COMPACT not in self.policy.rungs or used.tokens <= self.budget.due(self.policy.warn):
+            return
+        if used.tokens > self.budget.due(self.policy.compact):
+            await self.settle(used)
+        else:
+            await self._prepare(used)
+
+    async def _prepare(self, used: Count) -> None:
+        history, size = self.session.history, self.meter.sizer(self.session.history, used)
+        cut, asked = compaction_cut(history, self.budget, self.policy, size), self._summarizer(size)
+        if cut is None or asked is None or self._failures >= _LATCH or self._ready(history, size) is not None:
+            return
+        machine = checkpoint_at(history, cut, self.budget, size)
+        if self._pays(history, machine, size):
+            made = await self._summed(history, machine, asked, size)
+            if not isinstance(made, Refused):
+                self._prepared = (history.split(made.through)[0], made)
+
+    def _ready(self, history: History, size: Callable[[str], int]) -> Checkpoint | None:
+        """The checkpoint that was prepared, where what it stands for is unchanged and it is still enough."""
+        if self._prepared is None:
+            return None
+        covered, made = self._prepared
+        fits = replace(history.split(made.through)[0], work=covered.work) == covered
+        return made if fits and self._suffices(history, made, size) else None
 
     def _summarizer(self, size: Callable[[str], int]) -> Summarizer | None:
         """Whoever writes the summary, in its own window."""

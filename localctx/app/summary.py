@@ -22,7 +22,7 @@ from localctx.core.checkpoint import (
 from localctx.core.ladder import unit_size
 from localctx.core.outgoing import WireMessage, outgoing, texts
 from localctx.core.work import WorkState
-from localctx.errors import PromptRefused
+from localctx.errors import LocalctxError
 from localctx.ports import Delta, Finished, Request
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class Summarizer:
         return None
 
     async def notes(self, covered: History, source: History | None) -> Sections | Refused:
-        """Checked notes on `covered`, or why there are none. Raises what `Runtime.chat` raises but `PromptRefused`."""
+        """Checked notes on `covered`, or why there are none: a server that fails here does not fail the run (seed)."""
         answer: Sections | Refused = Refused("nobody was asked")
         known = "" if covered.work == WorkState() else " My todos and my work state are kept elsewhere: leave them out."
         for again in (False, True):
@@ -140,8 +140,8 @@ class Summarizer:
                                     text += piece.text
                                 case Finished():
                                     end = piece
-        except PromptRefused as refused:
-            return Refused(str(refused))
+        except LocalctxError as error:
+            return Refused(str(error))
         return accept(text, end.reason if end else None, called_tools=bool(end and end.called_tools), source=source)
 
 

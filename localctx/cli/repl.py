@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ import anyio
 from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import WordCompleter
 from prompt_toolkit.history import InMemoryHistory
+from prompt_toolkit.patch_stdout import patch_stdout
 
 from localctx.cli.render import context_picture, note, out, window_text
 from localctx.core.work import lines
@@ -34,7 +36,7 @@ async def talk(chat: Chat, render: Renderer) -> None:
     )
     while True:
         try:
-            line = (await editor.prompt_async("> ")).strip()
+            line = (await _line(editor, chat)).strip()
         except KeyboardInterrupt:
             note("Ctrl-D or /exit leaves")
             continue
@@ -45,6 +47,18 @@ async def talk(chat: Chat, render: Renderer) -> None:
         if line:
             await _interruptible(_answer, chat, render, line)
             await _refresh(chat)
+
+
+async def _line(editor: PromptSession[str], chat: Chat) -> str:
+    """What the user types next. Meanwhile the engine does what it will have to do anyway, and stops as soon as it is there."""
+    working = asyncio.create_task(chat.idle()) if chat.idles else None
+    try:
+        with patch_stdout():
+            return await editor.prompt_async("> ")
+    finally:
+        if working is not None:
+            working.cancel()
+            await asyncio.wait([working])
 
 
 async def _answer(chat: Chat, render: Renderer, line: str) -> None:

@@ -1,7 +1,8 @@
 """What is sent: a history flattened into a list that every chat template takes, and the one validator of such lists.
 
 One system message at most; the checkpoint folded into the first user message, never a message of its own; neighbours of
-the same role joined; every result behind its call; every call answered, if only with a marked stand-in.
+the same role joined; every result behind its call; every call answered, and every word of the user's, if only with a
+marked stand-in.
 """
 
 from __future__ import annotations
@@ -16,12 +17,15 @@ from localctx.core.transcript import FOREIGN, write
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["NO_RESULT", "WireMessage", "defects", "outgoing", "texts"]
+__all__ = ["NO_REPLY", "NO_RESULT", "WireMessage", "defects", "outgoing", "texts"]
 
 WireMessage: TypeAlias = dict[str, object]
 
 NO_RESULT = "[interrupted: no result]"
 """Stands for the result of a call that never got one."""
+
+NO_REPLY = "[no reply]"
+"""Stands between results and the user's next words, and for a reply without a word: some templates count on replies."""
 
 _GO_ON = "(The conversation goes on.)"
 
@@ -30,7 +34,8 @@ def outgoing(history: History, *, ask: str = "", nudge: str = "") -> list[WireMe
     """The wire messages of a history, repaired where a server would refuse them.
 
     `ask` is one more text from the user, at the end of the list: joined to the last user message where that is last.
-    `nudge` is a text that stands at the end of the last message, whoever's that is, and is never stored.
+    `nudge` is never stored: a last user message, but where results are last, the end of the last result. A user message
+    there makes three templates raise and fourteen drop what the model thought since the user spoke.
     """
     messages: list[WireMessage] = []
     system = "\n\n".join(text for message in history.system if (text := plain(message.content)))
@@ -40,11 +45,13 @@ def outgoing(history: History, *, ask: str = "", nudge: str = "") -> list[WireMe
         _push(messages, {"role": "user", "content": render(history.checkpoint)})
     units = [unit for _, unit in history.units()]
     for index, unit in enumerate(units):
-        _emit(messages, unit, last=index == len(units) - 1 and not ask)
+        _emit(messages, unit, last=index == len(units) - 1 and not (ask or nudge))
     if ask:
         _push(messages, {"role": "user", "content": ask})
-    if nudge and messages:
+    if nudge and messages and messages[-1]["role"] == "tool":
         messages[-1] = {**messages[-1], "content": _joined(messages[-1].get("content"), nudge)}
+    elif nudge:
+        _push(messages, {"role": "user", "content": nudge})
     return messages
 
 
@@ -109,15 +116,32 @@ def _is_object(text: object) -> bool:
 
 def _push(messages: list[WireMessage], message: WireMessage) -> None:
     """Appends a message, or joins it to the last one where both are the user's, or both plainly the assistant's."""
+    _alternate(messages, message)
     last = messages[-1] if messages else None
-    if message["role"] == "assistant" and (last is None or last["role"] == "system"):
-        messages.append({"role": "user", "content": _GO_ON})
-        last = messages[-1]
     if last is None or last["role"] != message["role"]:
         messages.append(message)
         return
     content = _joined(last.get("content"), message.get("content"))
     messages[-1] = last | message | {"content": content}
+
+
+def _alternate(messages: list[WireMessage], coming: WireMessage) -> None:
+    """Puts what a strict template misses before the message that is coming: words of the user's, or a reply."""
+    last: WireMessage = messages[-1] if messages else {"role": "system"}
+    match last["role"], coming["role"]:
+        case "system", "assistant":
+            _push(messages, {"role": "user", "content": _GO_ON})
+        case "assistant", "assistant" if _too_much(last, coming):
+            _push(messages, {"role": "user", "content": _GO_ON})
+        case "tool", "user":
+            _push(messages, {"role": "assistant", "content": NO_REPLY})
+        case "assistant", "user" if not last.get("content"):
+            messages[-1] = {**last, "content": NO_REPLY}
+
+
+def _too_much(one: WireMessage, other: WireMessage) -> bool:
+    """Whether the two, joined, would have words, thoughts and calls: gpt-oss refuses a message with all of them."""
+    return all(one.get(key) or other.get(key) for key in ("content", "reasoning_content", "tool_calls"))
 
 
 def _joined(one: object, other: object) -> object:
@@ -153,6 +177,16 @@ def defects(messages: Sequence[WireMessage]) -> list[str]:
         f"the {role} message at {index} has no content"
         for index, role in enumerate(roles)
         if role != "assistant" and messages[index].get("content") is None
+    ]
+    found += [
+        f"no reply between the results and the user message at {index}"
+        for index, role in enumerate(roles[1:], 1)
+        if (roles[index - 1], role) == ("tool", "user")
+    ]
+    found += [
+        f"the assistant message at {index} says nothing"
+        for index, message in enumerate(messages[:-1])
+        if roles[index] == "assistant" and not message.get("content") and not message.get("tool_calls")
     ]
     return found + _unpaired(messages)
 

@@ -6,7 +6,7 @@ import json
 import re
 from dataclasses import dataclass
 from itertools import dropwhile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from localctx.core.journal import Entry, effect_of, living, project
 from localctx.core.ladder import Compacted
@@ -130,7 +130,7 @@ def _is_system(entry: Entry) -> bool:
 
 def last_undo(entries: Sequence[Entry]) -> Entry | None:
     """The last undo that stands, before which a redo goes back; None where something came after it that this would take."""
-    undos = {entry.seq: entry.body["to"] for entry in entries if entry.type == "undo"}
+    undos = {entry.seq: cast("int", entry.body["to"]) for entry in entries if entry.type == "undo"}
     end = entries[-1].seq + 1 if entries else 0
     for entry in reversed(entries):
         if entry.seq < end and entry.type in {"message", "commit", "work"}:

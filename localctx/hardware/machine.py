@@ -20,7 +20,7 @@ import psutil
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Gpu", "Machine", "machine", "threads_for", "usable_cores", "worker_threads"]
+__all__ = ["Gpu", "Machine", "machine", "on_battery", "threads_for", "usable_cores", "worker_threads"]
 
 _ROOT = Path("/")
 _GPU_NODES = ("nvidia[0-9]*", "dxg", "kfd")  # NVIDIA's driver, any GPU under WSL, AMD's driver
@@ -54,6 +54,14 @@ def machine(root: Path = _ROOT) -> Machine:
     """Look at the machine; never raises: what cannot be read is 0, or None for the GPUs."""
     total, available = _memory()
     return Machine(_cpu_name(root), usable_cores(root), total, available, _gpus(root))
+
+
+def on_battery() -> bool:
+    """Whether this machine runs on its battery; False where nobody can tell."""
+    with suppress(Exception):  # psutil has no such sensor on some systems
+        battery = psutil.sensors_battery()
+        return battery is not None and battery.power_plugged is False
+    return False
 
 
 def usable_cores(root: Path = _ROOT) -> int:

@@ -11,7 +11,7 @@ import os
 from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["FileJournal", "Lines", "MemoryJournal"]
+__all__ = ["FileJournal", "Glance", "Lines", "MemoryJournal"]
 
 
 class MemoryJournal:
@@ -82,11 +82,11 @@ class Lines:
         """The entries as their lines hold them: long results by head and tail."""
         return (entry for _, entry in self._numbered(_decoded))
 
-    def raw(self) -> Iterator[tuple[bytes, Entry]]:
-        """Each line as it stands, and what is quickly said of its entry: number, time, type and the begin that it names."""
+    def raw(self) -> Iterator[tuple[bytes, Glance]]:
+        """Each line as it stands, with what a glance at it tells, for a quarter of the time of reading it."""
         return self._numbered(_glanced)
 
-    def _numbered(self, read: Callable[[bytes], Entry]) -> Iterator[tuple[bytes, Entry]]:
+    def _numbered(self, read: Callable[[bytes], _Numbered]) -> Iterator[tuple[bytes, _Numbered]]:
         for number, line in enumerate(self._complete()):
             if number == 0:
                 _check_header(line, self.path)
@@ -154,9 +154,11 @@ class FileJournal:
             self._save(sync=True)
 
     def _seen(self) -> Iterator[Entry]:
-        for _, entry in self._lines.raw():
-            self.last_seq, self._said = entry.seq, self._said or entry.type == "message"
-            yield entry
+        """Goes through the lines once; of their entries, those that `open_begins` needs."""
+        for _, seen in self._lines.raw():
+            self.last_seq, self._said = seen.seq, self._said or seen.type == "message"
+            if seen.type in {"begin", "commit", "abort"}:
+                yield Entry(seen.seq, seen.at, seen.type, {"begin": seen.begin})
 
     def entries(self) -> Iterable[Entry]:
         """All entries so far, in order; to be gone through as often as wanted."""
@@ -255,8 +257,8 @@ def _whole(entry: Entry) -> str | None:
     return text if isinstance(text, str) else None
 
 
-class _Glance(msgspec.Struct):
-    """What of a line is enough to number it, and to find the begins that were left open."""
+class Glance(msgspec.Struct):
+    """What of an entry is enough to number it, and to find the begins that were left open."""
 
     seq: int
     at: str
@@ -264,16 +266,19 @@ class _Glance(msgspec.Struct):
     begin: Any = None
 
 
-_GLANCE, _LINE = msgspec.json.Decoder(_Glance), msgspec.json.Decoder[Any]()
+_Numbered = TypeVar("_Numbered", Entry, Glance)
+_GLANCE, _LINE = msgspec.json.Decoder(Glance), msgspec.json.Decoder[Any]()
 
 
-def _glanced(line: bytes) -> Entry:
-    """The entry of a line without what it says, but for `begin`."""
+def _glanced(line: bytes) -> Glance:
+    """A glance at the entry of a line; what is no entry to `_decoded` is none here either."""
     try:
-        seen = _GLANCE.decode(line.decode())
+        if not line.isascii():
+            line.decode()  # the decoder does not look into texts that nobody asked for
+        return _GLANCE.decode(line)
     except (msgspec.DecodeError, RecursionError):
-        return decode(line.decode())
-    return Entry(seen.seq, seen.at, seen.type, {"begin": seen.begin})
+        entry = decode(line.decode())
+        return Glance(entry.seq, entry.at, entry.type, entry.body.get("begin"))
 
 
 def _decoded(line: bytes) -> Entry:

@@ -85,7 +85,7 @@ class RecallIndex:
         with self._lock:
             try:
                 return work(self._opened())
-            except (sqlite3.Error, OSError, OverflowError) as error:
+            except (sqlite3.Error, OSError, OverflowError, UnicodeError) as error:
                 self.close()
                 path, self._path = self._path, None
                 with suppress(OSError):

@@ -28,6 +28,8 @@ from localctx.errors import (
     Unauthorized,
     Unreachable,
 )
+from localctx.config import this_machine
+from localctx.hardware.machine import on_battery
 from localctx.runtimes import embedded
 from localctx.runtimes.ollama_chat import OllamaServer
 from localctx.runtimes.openai_chat import OpenAIServer
@@ -96,6 +98,7 @@ async def open_chat(
             on_work=_shown_state(kept),
         )
         chat.engine.summarizer = helper
+        chat.idles = _is_ours(runtime, model) and not on_battery()
         index = recall_index(kept)
         if _offers_tools(given, model):
             chat.offer(
@@ -134,6 +137,11 @@ async def _helper(given: Settings, main: Talking, emit: Callable[[Event], None])
         window = assume(model.window)
         budget = Budget.of(window.tokens or 0, max_prompt=window.max_prompt)
         yield Helper(runtime, Meter(runtime, encoded(model.id) or ClassEstimate()), budget)
+
+
+def _is_ours(runtime: Talking, model: ModelReport) -> bool:
+    """Whether nobody but this program is likely to wait for the server: it is on this machine, with one slot."""
+    return this_machine(runtime.url) and (model.slots or 1) == 1
 
 
 def _offers_tools(given: Settings, model: ModelReport) -> bool:

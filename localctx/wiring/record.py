@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import os
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from localctx.app.session import Session
-from localctx.core.journal import effect_of, living, project, undo
+from localctx.core.checkpoint import render
+from localctx.core.journal import Entry, effect_of, living, project, undo
 from localctx.core.messages import Message, plain
-from localctx.core.record import compactions, conversation, last_undo
+from localctx.core.outgoing import outgoing
+from localctx.core.record import compactions as compactions_of
+from localctx.core.record import conversation, last_undo, overview
 from localctx.core.transcript import read as item_of
-from localctx.core.work import WorkState
+from localctx.core.work import WorkState, as_json
 from localctx.errors import JournalDamaged, Misuse, StoreUnusable
-from localctx.stores.journal import lock, unusable
+from localctx.stores.files import lock, open_file, unusable
 from localctx.stores.sessions import header_of, keep_state
 from localctx.wiring.places import sessions
 
@@ -23,10 +26,23 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from localctx.core.journal import Entry
     from localctx.stores.journal import FileJournal, Lines
 
-__all__ = ["Changed", "Kept", "bring_back", "clear_work", "read", "removable", "save", "sessions", "take_back"]
+__all__ = [
+    "Changed",
+    "Kept",
+    "bring_back",
+    "clear_work",
+    "compactions",
+    "figures",
+    "messages",
+    "next_messages",
+    "read",
+    "removable",
+    "save",
+    "sessions",
+    "take_back",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,15 +77,15 @@ def read(name: str | None = None, *, texts: bool = False) -> Kept:
 
     Raises `NothingFound`, `StoreUnusable`.
     """
-    lines = sessions().read(name)
-    entries, damage = _sound(lines if texts else lines.bare())
-    folder = lines.path.parent
+    found = sessions().read(name)
+    entries, damage = _sound(found if texts else found.bare())
+    folder = found.path.parent
     try:
-        written = datetime.fromtimestamp(lines.path.stat().st_mtime, UTC).isoformat(timespec="seconds")
+        written = datetime.fromtimestamp(found.path.stat().st_mtime, UTC).isoformat(timespec="seconds")
         size = sum(each.lstat().st_size for each in folder.rglob("*") if not each.is_dir())
     except OSError as error:
         raise unusable(folder, error) from error
-    return Kept(folder.name, folder, header_of(lines.path), written, size, entries, damage, lines)
+    return Kept(folder.name, folder, header_of(found.path), written, size, entries, damage, found)
 
 
 def _sound(entries: Iterable[Entry]) -> tuple[list[Entry], JournalDamaged | None]:
@@ -83,6 +99,63 @@ def _sound(entries: Iterable[Entry]) -> tuple[list[Entry], JournalDamaged | None
     except JournalDamaged as damage:
         return kept, damage
     return kept, None
+
+
+def figures(kept: Kept) -> dict[str, Any]:
+    """A session in figures: what counts of it, what was taken back, who answered last, and where it is."""
+    seen, made = overview(kept.entries), compactions_of(kept.entries)
+    undone = sum(each.undone for each in made)
+    return {
+        "created": kept.header.get("created"),
+        "forked_from": kept.header.get("forked_from"),
+        "written": kept.written,
+        "model": seen.window.get("model"),
+        "window": seen.window.get("tokens"),
+        "confidence": seen.window.get("confidence"),
+        "messages": seen.messages,
+        "messages_taken_back": seen.taken_back,
+        "compactions": len(made) - undone,
+        "compactions_undone": undone,
+        "lines": len(kept.entries),
+        "lines_undone": seen.undone,
+        "bytes": kept.size_bytes,
+        "folder": str(kept.folder),
+        "tools": [asdict(each) for each in seen.tools],
+        "work": as_json(seen.work),
+        "trouble": str(kept.damage) if kept.damage else None,
+    }
+
+
+def compactions(kept: Kept) -> list[dict[str, Any]]:
+    """Each compaction: its journal line, what it replaced, what it noted itself, and its summary as the model read it."""
+    return [
+        {
+            "line": each.entry.seq,
+            "at": each.entry.at,
+            "undone": each.undone,
+            "replaced_messages": len(each.replaced),
+            "replaced_from": each.replaced[0] if each.replaced else None,
+            "replaced_to": each.replaced[-1] if each.replaced else None,
+            **{name: each.taken.get(name) for name in ("rung", "tokens_before", "tokens_after", "seconds", "why")},
+            "author": each.checkpoint.author,
+            "summary": render(each.checkpoint),
+        }
+        for each in compactions_of(kept.entries)
+    ]
+
+
+def messages(kept: Kept) -> list[tuple[str, object]]:
+    """All that was said and counts, each message with the place of it."""
+    return [(_place(entry), entry.body.get("message")) for entry in conversation(kept.entries)]
+
+
+def _place(entry: Entry) -> str:
+    return f"(line {entry.seq}{', interrupted' if entry.body.get('complete') is False else ''})"
+
+
+def next_messages(kept: Kept) -> list[tuple[str, object]]:
+    """What the model would read next; its messages have no place."""
+    return [("", message) for message in outgoing(project(kept.entries))]
 
 
 def take_back(name: str | None = None) -> Changed:
@@ -113,8 +186,12 @@ def bring_back(name: str | None = None) -> Changed:
 
 def _changed(name: str, words: str, more: Sequence[Entry], less: Sequence[Entry]) -> Changed:
     messages = len(conversation(more)) - len(conversation(less))
-    made = sum(not each.undone for each in compactions(more)) - sum(not each.undone for each in compactions(less))
+    made = _standing(more) - _standing(less)
     return Changed(name, words, messages, made)
+
+
+def _standing(entries: Sequence[Entry]) -> int:
+    return sum(not each.undone for each in compactions_of(entries))
 
 
 def clear_work(name: str | None = None) -> str:
@@ -157,7 +234,7 @@ def removable(names: Iterable[str]) -> list[str]:
     for name in found:
         path = sessions().folder(name) / "journal.jsonl"
         try:
-            fd = os.open(path, os.O_RDONLY)
+            fd = open_file(path)
         except OSError as error:
             raise unusable(path, error) from error
         try:

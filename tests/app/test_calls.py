@@ -256,3 +256,28 @@ async def test_an_undo_takes_back_a_turn_and_the_compaction_that_came_of_it(talk
         while it.chat.undo() is not None:
             assert len(list(it.journal.entries())) == (entries := entries + 1)
         assert it.chat.session.history.turns == ()
+
+
+async def test_an_agent_is_told_how_full_the_window_is_and_that_is_never_stored(talk: Start) -> None:
+    replies = scripted("Noted. " * 60)
+    async with talk(Fake(n_ctx=2048, tools=True, reply=replies)) as it:
+        offer(it.chat)
+        while it.chat.session.history.checkpoint is None:
+            await it.chat.ask("Go on. " + "sand " * 60)
+        await it.chat.ask("Go on.")
+        last = [body["messages"][-1]["content"] for body in it.turns]
+        warned = [text for text in last if "[CONTEXT WARNING: " in text]
+        compacted = [text for text in last if "[CONTEXT COMPACTED: " in text]
+        assert warned
+        assert len(compacted) == 1
+        assert all(text.startswith("Go on.") for text in warned)
+        assert last.index(compacted[0]) == len(last) - 2, "with the first request after it, and only then"
+        assert "[CONTEXT" not in str([entry.body for entry in it.journal.entries()])
+        it.check()
+
+
+async def test_who_only_chats_is_not_nudged(talk: Start) -> None:
+    async with talk(Fake(n_ctx=2048, reply=scripted("Noted. " * 60))) as it:
+        while it.chat.session.history.checkpoint is None:
+            await it.chat.ask("Go on. " + "sand " * 60)
+        assert "[CONTEXT" not in str(it.fake.chats)

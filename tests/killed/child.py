@@ -1,8 +1,6 @@
-"""The program that is killed: it opens a session by its name and does what its one argument says, as JSON.
+"""The program that is killed: it opens the session `s` and does there what it was asked to, in order (see `_ACTIONS`).
 
-`do` is a list of what to do in order (see `_ACTIONS`); `die` says in which write of the journal the program ends itself,
-as a kill would: `line` is the type of the line, `nth` which of those, `share` how much of it is on disk by then. What
-happens is told on standard output, an object a line.
+It may be asked to end itself in the middle of a write of the journal, as a kill would. What happens is told as it happens.
 """
 
 from __future__ import annotations
@@ -11,9 +9,9 @@ import asyncio
 import json
 import os
 import signal
-import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -100,24 +98,23 @@ def _type_of(line: bytes) -> str:
     return str(json.loads(line).get("type", "header"))
 
 
-def tell(event: str, **fields: object) -> None:
-    """Tells whoever started this program."""
-    os.write(1, f"{json.dumps({'event': event, **fields})}\n".encode())
-
-
-_TOLD = ("code", "id", "rung", "how", "tokens_before", "tokens_after", "used", "why")
+_TOLD = ("code", "id", "rung", "how", "tokens_before", "tokens_after", "used", "text")
 
 
 class Shell:
-    """Passes on what a chat emits, and lets others wait for it."""
+    """Tells whoever started this program what a chat emits, and lets others wait for it."""
 
-    def __init__(self) -> None:
-        self.began = asyncio.Event()
+    def __init__(self, teller: Connection) -> None:
+        self._teller, self.began = teller, asyncio.Event()
 
     def __call__(self, event: Event) -> None:
-        tell(type(event).__name__, **{name: getattr(event, name) for name in _TOLD if hasattr(event, name)})
+        self.tell(type(event).__name__, **{name: getattr(event, name) for name in _TOLD if hasattr(event, name)})
         if isinstance(event, RungBegun):
             self.began.set()
+
+    def tell(self, event: str, **fields: object) -> None:
+        """Tells of something, at once."""
+        self._teller.send({"event": event, **fields})
 
 
 async def _script(chat: Chat, _shell: Shell) -> None:
@@ -129,8 +126,8 @@ async def _ask(chat: Chat, _shell: Shell, text: str) -> None:
     await chat.ask(text)
 
 
-async def _compact(chat: Chat, _shell: Shell) -> None:
-    tell("compacted", done=await chat.engine.compact())
+async def _compact(chat: Chat, shell: Shell) -> None:
+    shell.tell("compacted", done=await chat.engine.compact())
 
 
 async def _asked_while_compacting(chat: Chat, shell: Shell, text: str) -> None:
@@ -140,27 +137,27 @@ async def _asked_while_compacting(chat: Chat, shell: Shell, text: str) -> None:
     await asyncio.sleep(_A_MOMENT)
     compacting.cancel()
     await asyncio.wait([compacting])
-    tell("given_up", cancelled=compacting.cancelled())
+    shell.tell("given_up", cancelled=compacting.cancelled())
     await chat.ask(text)
 
 
-async def _undo(chat: Chat, _shell: Shell) -> None:
-    tell("undone", said=chat.undo())
+async def _undo(chat: Chat, shell: Shell) -> None:
+    shell.tell("undone", said=chat.undo())
 
 
-async def _filled(chat: Chat, _shell: Shell) -> None:
+async def _filled(chat: Chat, shell: Shell) -> None:
     used, _ = await chat.filled()
     budget, policy = chat.engine.budget, chat.engine.policy
     due = [int(budget.window * share) for share in (policy.warn, policy.compact, policy.trim)]
     messages = chat.session.history.messages()
-    tell("filled", tokens=used, messages=messages, window=budget.window, thresholds=due, prompt=budget.prompt)
+    shell.tell("filled", tokens=used, messages=messages, window=budget.window, thresholds=due, prompt=budget.prompt)
 
 
 async def _stay(_chat: Chat, _shell: Shell) -> None:
     await asyncio.Event().wait()
 
 
-_ACTIONS = {
+_ACTIONS: Mapping[str, Callable[..., Awaitable[None]]] = {
     "script": _script,
     "ask": _ask,
     "compact": _compact,
@@ -171,20 +168,28 @@ _ACTIONS = {
 }
 
 
-async def main(url: str, session: str, do: list[list[str]], die: dict[str, Any] | None, system: str = SYSTEM) -> None:
-    """Does it all in one session."""
+async def _done(url: str, shell: Shell, do: Sequence[Sequence[str]], die: Mapping[str, Any] | None) -> None:
     if die:
-        die_while_writing(sessions().folder(session) / "journal.jsonl", **die)
-    journal, shell = wiring.journal(session=session), Shell()
-    given = wiring.settings({"url": url, "tools": "session", "system": system})
+        die_while_writing(sessions().folder("s") / "journal.jsonl", **die)
+    journal = wiring.journal(session="s")
+    given = wiring.settings({"url": url, "tools": "session", "system": SYSTEM})
     async with wiring.open_chat(given, journal, shell, lambda _done, _total: None) as chat:
         chat.offer([*chat._caller.tools._tools.values(), ReadFile(), WriteFile()])
         for action, *arguments in do:
-            await _ACTIONS[action](chat, shell, *arguments)  # type: ignore[operator]
-            tell("did", action=action)
+            await _ACTIONS[action](chat, shell, *arguments)
+            shell.tell("did", action=action)
     journal.leave()
-    tell("end")
+    shell.tell("end")
 
 
-if __name__ == "__main__":
-    asyncio.run(main(**json.loads(sys.argv[1])))
+def main(
+    home: Path, url: str, teller: Connection, do: Sequence[Sequence[str]], die: Mapping[str, Any] | None = None
+) -> None:
+    """Does it all in the session of a new user's data directory; `die` says in which write it ends itself."""
+    with (home / "stderr").open("ab") as complaints:
+        os.dup2(complaints.fileno(), 2)
+    os.chdir(home)
+    for name in [name for name in os.environ if name.startswith("LOCALCTX_")]:
+        del os.environ[name]
+    os.environ |= {"HOME": str(home), "LOCALCTX_HOME": str(home / "data"), "LOCALCTX_OFFLINE": "1"}
+    asyncio.run(_done(url, Shell(teller), do, die))

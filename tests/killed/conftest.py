@@ -1,15 +1,15 @@
 from __future__ import annotations
 
-import json
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ import pytest
 from localctx.core.journal import Entry
 from localctx.stores.journal import Lines
 from tests.fakes.llama_server import Fake, running
+from tests.killed.child import main
 from tests.killed.script import WINDOW, reply_to
 
 Told = dict[str, Any]
@@ -27,34 +28,47 @@ _SECONDS = 60
 """After these a child is ended, whatever it waits for; it takes three."""
 
 
+_STARTER = get_context("forkserver")
+_STARTER.set_forkserver_preload(["tests.killed.preloaded"])
+"""Starts programs that have imported all by then, which else takes them longer than the rest."""
+
+
 @dataclass
 class Child:
     """A running program: what it told so far, and how it ends."""
 
-    process: subprocess.Popen[bytes]
+    process: ForkServerProcess
+    _listener: Connection
     told: list[Told] = field(default_factory=list)
 
     def until(self, wanted: Callable[[Told], bool]) -> bool:
-        """Reads on until an event that is wanted; False where the program ended before."""
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self.told.append(json.loads(line))
-            if wanted(self.told[-1]):
-                return True
+        """Listens until an event that is wanted; False where the program ended before."""
+        with suppress(EOFError, ConnectionResetError):
+            while True:
+                self.told.append(self._listener.recv())
+                if wanted(self.told[-1]):
+                    return True
         return False
 
     def until_event(self, event: str, nth: int = 1) -> bool:
-        """Reads on until the nth event of a kind from now."""
+        """Listens until the nth event of a kind from now."""
         left = iter(range(nth - 1, -1, -1))
         return self.until(lambda told: told["event"] == event and next(left) == 0)
 
     def end(self, number: int | None = None, after: float = 0.0) -> int:
-        """Sends a signal, if any, after some seconds; reads to the end, and returns how the program ended."""
+        """Sends a signal, if any, after some seconds; listens to the end, and returns how the program ended."""
         if number is not None:
             time.sleep(after)
-            self.process.send_signal(number)
+            self.send(number)
         self.until(lambda _told: False)
-        return self.process.wait(_SECONDS)
+        self.process.join(_SECONDS)
+        assert self.process.exitcode is not None
+        return self.process.exitcode
+
+    def send(self, number: int) -> None:
+        """Sends a signal, unless the program has ended."""
+        if self.process.is_alive() and self.process.pid:
+            os.kill(self.process.pid, number)
 
     def of(self, event: str) -> list[Told]:
         """What was told of one kind of event."""
@@ -100,44 +114,33 @@ class Place:
         return list(Lines(self.path)) if self.complete else []
 
     @contextmanager
-    def child(self, *do: list[str], die: dict[str, Any] | None = None) -> Iterator[Child]:
+    def child(self, *do: Sequence[str], die: Mapping[str, Any] | None = None) -> Iterator[Child]:
         """Starts the program that does this; however the block ends, it has ended by then."""
-        asked = {"url": self.fake.url, "session": "s", "do": do, "die": die}
-        with self.program("-m", "tests.killed.child", json.dumps(asked)) as child:
-            yield child
+        listener, teller = _STARTER.Pipe(duplex=False)
+        process = _STARTER.Process(target=main, args=(self.home, self.fake.url, teller, do, die))
+        process.start()
+        guard = threading.Timer(_SECONDS, process.kill)
+        guard.start()
+        teller.close()
+        try:
+            yield Child(process, listener)
+        finally:
+            guard.cancel()
+            process.kill()
+            process.join()
+            process.close()
+            listener.close()
+        complaints = (self.home / "stderr").read_text(encoding="utf-8")
+        assert "Traceback" not in complaints, complaints
 
-    @contextmanager
-    def program(self, *arguments: str) -> Iterator[Child]:
-        """Starts Python with these arguments; however the block ends, it has ended by then."""
-        complaints = self.home / "stderr"
-        with (
-            complaints.open("ab") as errors,
-            subprocess.Popen(
-                [sys.executable, *arguments],
-                env=self.environment,
-                cwd=self.home,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-            ) as process,
-        ):
-            guard = threading.Timer(_SECONDS, process.kill)
-            guard.start()
-            try:
-                yield Child(process)
-            finally:
-                guard.cancel()
-                process.kill()
-        assert b"Traceback" not in complaints.read_bytes(), complaints.read_text(encoding="utf-8")
-
-    def done(self, *do: list[str]) -> Child:
+    def done(self, *do: Sequence[str]) -> Child:
         """Does it all, to the end."""
         with self.child(*do) as child:
             assert child.end() == 0
         assert child.told[-1] == {"event": "end"}
         return child
 
-    def killed_while_writing(self, *do: list[str], line: str, nth: int = 1, share: float = 0.0) -> Child:
+    def killed_while_writing(self, *do: Sequence[str], line: str, nth: int = 1, share: float = 0.0) -> Child:
         """Begins to do it, and dies in the middle of writing a line of its journal."""
         with self.child(*do, die={"line": line, "nth": nth, "share": share}) as child:
             assert child.end() == -signal.SIGKILL
@@ -152,12 +155,23 @@ def place(tmp_path: Path) -> Iterator[Place]:
 
 def scripted() -> Fake:
     """The server of the script: slow enough that something can happen meanwhile."""
-    return Fake(n_ctx=WINDOW, tools=True, reply=reply_to, delay=0.002, tokens_per_piece=12)
+    return Fake(n_ctx=WINDOW, tools=True, reply=reply_to, delay=0.003, tokens_per_piece=24)
+
+
+@dataclass(frozen=True)
+class Whole:
+    """The script, asked by a program that nobody killed: what that left and told, and how long it took."""
+
+    place: Place
+    child: Child
+    seconds: float
 
 
 @pytest.fixture(scope="session")
-def reference(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Place, Child]]:
-    """The script, asked by a program that nobody killed."""
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Whole]:
     with running(scripted()) as fake:
-        place = Place(tmp_path_factory.mktemp("reference"), fake)
-        yield place, place.done(["script"])
+        place = Place(tmp_path_factory.mktemp("whole"), fake)
+        place.done()
+        began = time.monotonic()
+        child = place.done(["script"])
+        yield Whole(place, child, time.monotonic() - began)

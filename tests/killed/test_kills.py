@@ -20,10 +20,8 @@ from localctx.core.work import as_json
 from localctx.stores.journal import FileJournal
 from localctx.stores.recall import RecallIndex
 from tests.killed.checks import check_journal, check_nothing_told_is_lost, check_projection, check_requests, messages
-from tests.killed.conftest import Child, Place
+from tests.killed.conftest import Child, Place, Whole
 from tests.killed.script import GO_ON, SYSTEM, TURNS, expected_reply
-
-Reference = tuple[Place, Child]
 
 
 @dataclass(frozen=True)
@@ -63,28 +61,19 @@ def _kill(kind: str, chance: random.Random, counts: dict[str, int], at: int) -> 
 
 
 @pytest.fixture(scope="session")
-def counts(reference: Reference) -> dict[str, int]:
+def counts(whole: Whole) -> dict[str, int]:
     """How often each kind of event and line comes in a whole run."""
-    place, child = reference
-    entries = place.entries()
+    entries = whole.place.entries()
     lines = {kind: sum(entry.type == kind for entry in entries) for kind in ("begin", "commit")}
-    return {"any": len(entries), **lines, **{kind: len(child.of(kind)) for kind in _MOMENTS}}
+    return {"any": len(entries), **lines, **{kind: len(whole.child.of(kind)) for kind in _MOMENTS}}
 
 
-@pytest.fixture(scope="session")
-def whole_run(tmp_path_factory: pytest.TempPathFactory, reference: Reference) -> float:
-    """About the seconds that a whole run takes here."""
-    began = time.monotonic()
-    Place(tmp_path_factory.mktemp("timed"), reference[0].fake).done(["script"])
-    return time.monotonic() - began
-
-
-def kill(place: Place, how: Kill, whole_run: float) -> tuple[Child, bool]:
+def kill(place: Place, how: Kill, whole: Whole) -> tuple[Child, bool]:
     """Lets a program go on with the script until it is killed; whether it was, before it came to its end."""
     die = {"line": how.what, "nth": how.nth, "share": how.share} if how.how == "line" else None
     with place.child(["script"], die=die) as child:
         if how.how == "time":
-            time.sleep(how.share * whole_run)
+            time.sleep(how.share * whole.seconds)
             code = child.end(signal.SIGKILL)
         elif how.how == "event" and child.until_event(how.what, how.nth):
             code = child.end(signal.SIGKILL, after=how.share * _MOMENTS[how.what])
@@ -110,19 +99,19 @@ def where(place: Place, entries: Sequence[Entry], asked: Sequence[dict[str, Any]
     return "between two turns" if last["role"] == "assistant" else "before the end of a reply"
 
 
-def check_resumed(place: Place, entries: Sequence[Entry], reference: Reference) -> None:
+def check_resumed(place: Place, entries: Sequence[Entry], whole: Whole) -> None:
     """What a run that was killed has in common with one that was not.
 
     What may differ: nudges to go on, calls that were interrupted and made again, where rungs were taken, lines of usage.
     """
-    whole = reference[0].entries()
+    uninterrupted = whole.place.entries()
     asked = [wire["content"] for _, wire in messages(entries, "user") if wire["content"] != GO_ON]
     assert asked == [*TURNS]
     said = [wire["content"] for _, wire in messages(entries, "assistant") if not wire.get("tool_calls")]
     assert said == [expected_reply(number) for number, _ in enumerate(TURNS, 1)]
-    assert returned(entries) == returned(whole)
+    assert returned(entries) == returned(uninterrupted)
     history = check_projection(entries)
-    assert history.work == check_projection(whole).work
+    assert history.work == check_projection(uninterrupted).work
     state = json.loads((place.home / "data" / "work" / "s" / "state.json").read_text(encoding="utf-8"))
     del state["updated_at"]
     assert state == as_json(history.work)
@@ -161,17 +150,15 @@ def check_index(place: Place, entries: Sequence[Entry]) -> None:
     new.close()
 
 
-def lives_through(place: Place, seed: int, reference: Reference, counts: dict[str, int], whole_run: float) -> list[str]:
+def lives_through(place: Place, seed: int, whole: Whole, counts: dict[str, int]) -> list[str]:
     """Kills a session as the seed says, resumes it to its end, and checks all that holds; where it was killed."""
     places, before = list[str](), b""
     for how in kills(seed, counts):
         lines, chats = len(place.entries()), len(place.fake.chats)
-        child, killed = kill(place, how, whole_run)
+        child, killed = kill(place, how, whole)
         entries = check_journal(place, before)
         asked = place.fake.chats[chats:]
         check_nothing_told_is_lost(entries[lines:], child.told, asked)
-        check_projection(entries)
-        check_requests(place, entries)
         before = place.complete
         if not killed:
             break
@@ -180,9 +167,10 @@ def lives_through(place: Place, seed: int, reference: Reference, counts: dict[st
         before = place.complete
     place.done(["script"])
     entries = check_journal(place, before)
+    assert not place.torn
     assert open_begins(entries) == ()
     check_requests(place, entries)
-    check_resumed(place, entries, reference)
+    check_resumed(place, entries, whole)
     return places
 
 
@@ -194,13 +182,12 @@ def check_reopened(place: Place, entries: Sequence[Entry]) -> None:
     assert found[: len(entries)] == [*entries]
     ends = [(entry.type, entry.body) for entry in found[len(entries) :]]
     assert ends == [("abort", {"begin": left}) for left in open_begins(entries)]
-    assert not place.torn
     assert check_projection(found) == (check_projection(entries) if entries else History())
     assert outgoing(check_projection(found)) == outgoing(check_projection(entries))
 
 
-def test_a_whole_run_takes_every_rung_several_times(reference: Reference) -> None:
-    place, child = reference
+def test_a_whole_run_takes_every_rung_several_times(whole: Whole) -> None:
+    place, child = whole.place, whole.child
     rungs = [told["rung"] for told in child.of("RungTaken")]
     assert rungs.count("compact") >= 5
     assert rungs.count("clear") >= 3
@@ -208,19 +195,18 @@ def test_a_whole_run_takes_every_rung_several_times(reference: Reference) -> Non
     entries = check_journal(place)
     check_nothing_told_is_lost(entries, child.told, place.fake.chats)
     check_requests(place, entries)
-    check_resumed(place, entries, reference)
+    check_resumed(place, entries, whole)
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_killed_and_resumed_it_is_the_run_that_nobody_killed(
     place: Place,
     seed: int,
-    reference: Reference,
+    whole: Whole,
     counts: dict[str, int],
-    whole_run: float,
     record_property: pytest.RecordProperty,
 ) -> None:
-    for killed in lives_through(place, seed, reference, counts, whole_run):
+    for killed in lives_through(place, seed, whole, counts):
         record_property("killed", killed)
 
 
@@ -229,10 +215,9 @@ def test_killed_and_resumed_it_is_the_run_that_nobody_killed(
 def test_killed_at_ten_times_as_many_points(
     place: Place,
     seed: int,
-    reference: Reference,
+    whole: Whole,
     counts: dict[str, int],
-    whole_run: float,
     record_property: pytest.RecordProperty,
 ) -> None:
-    for killed in lives_through(place, seed, reference, counts, whole_run):
+    for killed in lives_through(place, seed, whole, counts):
         record_property("killed", killed)
