@@ -118,7 +118,7 @@ class Engine:
         """The next rung; a count whose bound passes the budget is taken at its worst."""
         tokens = used.upper if used.upper > self.budget.prompt else used.tokens
         size = self.meter.sizer(self.session.history, used)
-        at = standing(self.session.history, tokens, self.budget, self.policy, size)
+        at = standing(self.session.history, tokens, self.budget, self.policy, size, force=force)
         if tokens < self._stuck_at:
             at = replace(at, compactable=0)
         if force:

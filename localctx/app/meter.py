@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
-from math import ceil
 from typing import TYPE_CHECKING
 
 from localctx.core.accounting import Ledger, added, plausible
-from localctx.core.ladder import history_size
+from localctx.core.ladder import Sizer, history_size
 from localctx.core.outgoing import outgoing
 from localctx.core.transcript import write
 
@@ -41,6 +40,7 @@ class Meter:
         self._runtime, self._counter, self.tools = runtime, counter, tools
         self.calibration = calibration or counter.prior
         self._ledger, self._source = Ledger(), ""
+        self._known: dict[tuple[str, int], tuple[object, int]] = {}
 
     async def measure(self, history: History, *, enough_below: int) -> Count:
         """The prompt of a history; once something was measured, that and what is new will do below `enough_below`."""
@@ -82,9 +82,9 @@ class Meter:
 
         @cache
         def scale() -> float:
-            return used.tokens / max(history_size(history, size), 1)
+            return used.tokens / max(history_size(history, Sizer(size, lambda: 1.0, self._known)), 1)
 
-        return lambda text: ceil(size(text) * scale())
+        return Sizer(size, scale, self._known)
 
     def size(self, text: str) -> int:
         """About how many tokens a text takes, by what was learned so far."""
@@ -141,6 +141,7 @@ class Meter:
     def void(self) -> None:
         """Forgets what was measured of the history: it was rewritten."""
         self._ledger = Ledger()
+        self._known.clear()
 
     @property
     def _how(self) -> str:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from localctx import __version__
-from localctx.cli import catalog, count, fit, models, probe, run, sessions, work
+from localctx.cli import catalog, compact, count, fit, models, probe, run, sessions, work
 from localctx.cli.render import begin_log
 
 __all__ = ["app"]
@@ -24,6 +24,7 @@ app = typer.Typer(
 app.command("probe")(probe.command)
 app.command("run")(run.command)
 app.command("count")(count.command)
+app.command("compact")(compact.command)
 app.command("fit")(fit.command)
 app.add_typer(sessions.app, name="sessions", help="Saved sessions: look, export, fork, undo, remove.")
 app.add_typer(work.app, name="work", help="Where the work of a session stands.")

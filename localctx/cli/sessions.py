@@ -245,6 +245,6 @@ def _value(name: str, value: object) -> str:
         return when(value)
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, int | float):
-        return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"
-    return " ".join(str(value).split())
+    if isinstance(value, float):
+        return f"{value:,.2f}"
+    return f"{value:,}" if isinstance(value, int) else " ".join(str(value).split())

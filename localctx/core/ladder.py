@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from itertools import islice
+from itertools import islice, takewhile
+from math import ceil
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -43,6 +44,7 @@ __all__ = [
     "OldResult",
     "Policy",
     "Rung",
+    "Sizer",
     "Standing",
     "Stub",
     "Withdrawn",
@@ -203,11 +205,34 @@ def _stubbed(step: Step, texts: Mapping[tuple[int, str | None], str]) -> Step:
 
 # --- sizes --------------------------------------------------------------------------------------------------------
 
+
+class Sizer:
+    """The size of a text by `base`, times `scale`; what it worked out of a unit it keeps in `known`, as units never change."""
+
+    def __init__(
+        self, base: Callable[[str], int], scale: Callable[[], float], known: dict[tuple[str, int], tuple[object, int]]
+    ) -> None:
+        self._base, self._scale, self._known = base, scale, known
+
+    def __call__(self, text: str) -> int:
+        """The tokens of a text."""
+        return ceil(self._base(text) * self._scale())
+
+    def of(self, unit: Message | Step, what: str, work: Callable[[Callable[[str], int]], int]) -> int:
+        """The tokens that `work` finds in a unit by the size of its texts."""
+        key = what, id(unit)
+        if key not in self._known:
+            self._known[key] = unit, work(self._base)  # with the unit itself, so that nothing else gets its id
+        return ceil(self._known[key][1] * self._scale())
+
+
 _FRAMING = 5
 
 
 def unit_size(unit: Message | Step, size: Callable[[str], int]) -> int:
     """About how many tokens a unit takes in a request."""
+    if isinstance(size, Sizer):
+        return size.of(unit, "size", lambda base: unit_size(unit, base))
     match unit:
         case Interjection():
             return unit_size(unit.message, size)
@@ -287,14 +312,51 @@ def next_rung(at: Standing, budget: Budget, policy: Policy, taken: frozenset[Run
     return None
 
 
-def standing(history: History, used: int, budget: Budget, policy: Policy, size: Callable[[str], int]) -> Standing:
-    """What the rungs could free now, by `size`, which is to agree with the count `used`."""
-    if used < budget.due(policy.clear):
-        return Standing(used)
-    cleared = apply(history, clear(history, budget, policy, size))
+def standing(
+    history: History, used: int, budget: Budget, policy: Policy, size: Callable[[str], int], *, force: bool = False
+) -> Standing:
+    """What the rungs that are due could free now, by `size`, which is to agree with the count `used`.
+
+    With `force`, what a compaction could free is worked out whether it is due or not.
+    """
+    may_clear = Rung.CLEAR in policy.rungs and used >= budget.due(policy.clear)
+    may_compact = force or (Rung.COMPACT in policy.rungs and used > budget.due(policy.compact))
+    return Standing(
+        used,
+        _clear_gain(history, budget, policy, size) if may_clear else 0,
+        _compact_gain(history, used, budget, policy, size) if may_compact else 0,
+    )
+
+
+def _clear_gain(history: History, budget: Budget, policy: Policy, size: Callable[[str], int]) -> int:
+    return sum(_cycle_gain(cycle, policy, size) for cycle in _unprotected(history, budget, policy, size))
+
+
+def _cycle_gain(cycle: ToolCycle, policy: Policy, size: Callable[[str], int]) -> int:
+    """The tokens that clearing a cycle would free."""
+    if isinstance(size, Sizer):
+        return size.of(cycle, f"gain {policy.name}", lambda base: _cycle_gain(cycle, policy, base))
+    stubs = _cycle_stubs(cycle, policy, size, {})
+    texts = {(stub.seq, stub.call_id): stub.text for stub in stubs}
+    return unit_size(cycle, size) - unit_size(_stubbed(cycle, texts), size) if stubs else 0
+
+
+def _compact_gain(history: History, used: int, budget: Budget, policy: Policy, size: Callable[[str], int]) -> int:
+    """The tokens that a compaction would free: at least so many where that is enough, exactly where it may not be."""
     cut = compaction_cut(history, budget, policy, size)
-    compactable = 0 if cut is None else freed(history, Compacted(checkpoint_at(history, cut, budget, size)), size)
-    return Standing(used, history_size(history, size) - history_size(cleared, size), compactable)
+    if cut is None:
+        return 0
+    tail = takewhile(lambda unit: end_of(unit) > cut, history.newest_first())
+    room = _room(history, budget, size)
+    older = used - (budget.window - room) - sum(unit_size(unit, size) for unit in tail)
+    sure = older - summary_cap(budget.window) - words_budget(room) - _HEADINGS
+    if sure >= budget.prompt * policy.compact_gain:
+        return sure
+    return freed(history, Compacted(checkpoint_at(history, cut, budget, size)), size)
+
+
+_HEADINGS = 100
+"""More tokens than a checkpoint's own words take beside notes and the user's words."""
 
 
 def freed(history: History, effect: Effect, size: Callable[[str], int]) -> int:
@@ -339,13 +401,12 @@ def choose_cut(history: History, room: int, size: Callable[[str], int], keeps: i
 
     The newest `keeps` units stay whatever their size, and in any case what nobody has answered yet.
     """
-    units = [unit for _, unit in history.units()]
-    open_ended = bool(units) and (isinstance(units[-1], Message) or bool(getattr(units[-1], "pending", ())))
-    kept = min(len(units), max(keeps, int(open_ended)))
-    room -= sum(unit_size(unit, size) for unit in units[len(units) - kept :])
-    while kept < len(units) and (room := room - unit_size(units[-kept - 1], size)) >= 0:
-        kept += 1
-    return end_of(units[-kept - 1]) if kept < len(units) else None
+    for at, unit in enumerate(history.newest_first()):
+        unanswered = at == 0 and (isinstance(unit, Message) or bool(getattr(unit, "pending", ())))
+        room -= unit_size(unit, size)
+        if at >= keeps and not unanswered and room < 0:
+            return end_of(unit)
+    return None
 
 
 class Decision(StrEnum):
@@ -377,11 +438,8 @@ def clear(
 
     `decided` says by its line what becomes of a result, where somebody has decided it.
     """
-    stubs = list[Stub]()
-    for cycle in _unprotected(history, budget, policy, size):
-        stubs += _result_stubs(cycle, policy.clearable_tokens, size, decided)
-        stubs += _argument_stubs(cycle, policy.clearable_tokens, size) if policy.arguments else []
-    return Cleared(tuple(stubs))
+    cycles = _unprotected(history, budget, policy, size)
+    return Cleared(tuple(stub for cycle in cycles for stub in _cycle_stubs(cycle, policy, size, decided)))
 
 
 def clearable(history: History, budget: Budget, policy: Policy, size: Callable[[str], int]) -> list[OldResult]:
@@ -408,6 +466,13 @@ def _old_results(cycle: ToolCycle, least: int, size: Callable[[str], int]) -> It
         text = plain(result.content)
         if (tokens := size(text)) >= least:
             yield OldResult(result.seq, names.get(result.call_id, "tool"), tokens, text)
+
+
+def _cycle_stubs(
+    cycle: ToolCycle, policy: Policy, size: Callable[[str], int], decided: Mapping[int, Decision]
+) -> list[Stub]:
+    results = _result_stubs(cycle, policy.clearable_tokens, size, decided)
+    return results + (_argument_stubs(cycle, policy.clearable_tokens, size) if policy.arguments else [])
 
 
 def _result_stubs(

@@ -217,7 +217,7 @@ class History:
     @property
     def last_seq(self) -> int:
         """The `seq` of the newest leaf of a turn; 0 where there is none."""
-        return next((end_of(unit) for unit in self._newest_first()), 0)
+        return next((end_of(unit) for unit in self.newest_first()), 0)
 
     def since(self, seq: int) -> list[Leaf]:
         """The leaves of turns that came after line `seq`, in order; costs what is new, not what there is.
@@ -225,13 +225,14 @@ class History:
         A tool cycle stands for its calls alone: its results follow it, each on its own.
         """
         found = list[Leaf]()
-        for unit in takewhile(lambda unit: end_of(unit) > seq, self._newest_first()):
+        for unit in takewhile(lambda unit: end_of(unit) > seq, self.newest_first()):
             leaf = unit.message if isinstance(unit, Interjection) else unit
             results = reversed(leaf.results) if isinstance(leaf, ToolCycle) else ()
             found += [each for each in (*results, leaf) if each.seq > seq]
         return found[::-1]
 
-    def _newest_first(self) -> Iterator[Message | Step]:
+    def newest_first(self) -> Iterator[Message | Step]:
+        """Each step and each opening message, from the end."""
         for turn in reversed(self.turns):
             yield from reversed(turn.steps)
             yield from reversed(turn.opening)

@@ -131,7 +131,7 @@ def _alternate(messages: list[WireMessage], coming: WireMessage) -> None:
     match last["role"], coming["role"]:
         case "system", "assistant":
             _push(messages, {"role": "user", "content": _GO_ON})
-        case "assistant", "assistant" if _too_much(last, coming):
+        case "assistant", "assistant" if _stay_apart(last, coming):
             _push(messages, {"role": "user", "content": _GO_ON})
         case "tool", "user":
             _push(messages, {"role": "assistant", "content": NO_REPLY})
@@ -139,9 +139,12 @@ def _alternate(messages: list[WireMessage], coming: WireMessage) -> None:
             messages[-1] = {**last, "content": NO_REPLY}
 
 
-def _too_much(one: WireMessage, other: WireMessage) -> bool:
-    """Whether the two, joined, would have words, thoughts and calls: gpt-oss refuses a message with all of them."""
-    return all(one.get(key) or other.get(key) for key in ("content", "reasoning_content", "tool_calls"))
+def _stay_apart(said: WireMessage, coming: WireMessage) -> bool:
+    """Whether calls are not to be joined to the reply before them: twelve templates drop the words of a message with
+    calls in silence, and two refuse words with thoughts there.
+    """
+    words = said.get("content") or (said.get("reasoning_content") and coming.get("content"))
+    return bool(words and coming.get("tool_calls"))
 
 
 def _joined(one: object, other: object) -> object:

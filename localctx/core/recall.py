@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from localctx.core.portions import Kind, portions
+from localctx.core.results import RECALL, RETRIEVE
 from localctx.core.transcript import FOREIGN
 
 if TYPE_CHECKING:
@@ -18,10 +19,8 @@ if TYPE_CHECKING:
 
     from localctx.core.journal import Entry
 
-__all__ = ["RECALL", "RETRIEVE", "Document", "Found", "documents", "told"]
+__all__ = ["Document", "Found", "documents", "told"]
 
-RECALL = "recall"
-RETRIEVE = "retrieve_tool_result"
 _KIND_CHARACTERS, _QUERY_CHARACTERS = 60, 80
 _ESCAPE, _MEANT = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))"), {"n": "\n", "r": "\n", "t": "\t"}
 """JSON's escapes: undone, else the word behind a line end would begin with an n."""

@@ -55,8 +55,8 @@ _TEXTS = ("content", "diff", "stdout", "stderr", "body", "text")
 _ARRAYS = ("matches", "commits", "lines", "results", "files", "counts", "summary", "items", "entries", "todos")
 """The fields of an object that may be shortened, in this order."""
 
-_LEAST_TEXT, _LEAST_ITEMS, _LEAST_ARRAY = 1_000, 5, 200
-"""A field is shortened if it is above these: characters, items, and characters of an array."""
+_SHORT_TEXT, _LEAST, _SHORT_ARRAY, _FEW = 1_000, 500, 200, 5
+"""A text up to so many characters in a field stays, and so much of a longer one; so do short arrays, and those of few items."""
 
 _LOG_NAMES = ("command", "shell", "bash", "exec", "test", "log")
 _LOG_FIELDS = ("stdout", "stderr")
@@ -65,7 +65,6 @@ _NOTE = re.compile(r"\[(\d+ more items|(\d+ more lines|\d+ lines left out here|t
 """A text with a note was cut before, when its budget may have been wider; a hard cut takes one character more than that."""
 
 _NOTE_ROOM = 60
-"""Characters kept for a note on lines."""
 
 _json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
@@ -133,18 +132,21 @@ def _cut_fields(value: dict[str, Any], over: int, *, log: bool) -> dict[str, Any
     for name in (*_TEXTS, *_ARRAYS):
         if over > 0 and name in value:
             size = len(_json(value[name]))
-            value[name] = _shorter(value[name], size, over, log=log or name in _LOG_FIELDS)
+            value[name] = _shorter(value[name], size, size - over, log=log or name in _LOG_FIELDS)
             over -= size - len(_json(value[name]))
     return value
 
 
-def _shorter(field: Value, size: int, over: int, *, log: bool) -> Value:
-    """A long text or array, of `size` as JSON, less `over` as far as it may be shortened; anything else as it is."""
-    if isinstance(field, str) and len(field) > _LEAST_TEXT:
-        return _cut_text(field, max(len(field) - over - 100, 500), log=log)
-    if isinstance(field, list) and len(field) > _LEAST_ITEMS and size > _LEAST_ARRAY:
-        return _cut_array(field, max(size - over - 200, _LEAST_ARRAY))
-    return field
+def _shorter(field: Value, size: int, limit: int, *, log: bool) -> Value:
+    """A long text or array, of `size` as JSON, cut to `limit` as far as it may be; anything else as it is."""
+    if isinstance(field, list) and len(field) > _FEW and size > _SHORT_ARRAY:
+        return _cut_array(field, max(limit, _SHORT_ARRAY))
+    if not isinstance(field, str) or len(field) <= _SHORT_TEXT:
+        return field
+    room = min(limit, len(field) - 1)
+    while (written := len(_json(cut := _cut_text(field, max(room, _LEAST), log=log)))) > limit and room > _LEAST:
+        room = room * limit // written - 1
+    return cut
 
 
 def _cut_array(array: list[Any], limit: int) -> list[Any]:

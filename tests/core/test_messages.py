@@ -156,5 +156,6 @@ def test_a_growing_history_is_the_same_as_one_that_was_added_to(messages: list[o
         growing.add(item)
         history = history.add(item)
         assert growing.history() == history
-        assert growing.newest == (history.turns[-1].steps or (None,))[-1]
+        steps = history.turns[-1].steps if history.turns else ()
+        assert growing.newest == (steps[-1] if steps else None)
     assert Growing(history).history() == history

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localctx.core.journal import Entry, message
-from localctx.core.recall import RECALL, RETRIEVE, Document, Found, documents, told
+from localctx.core.recall import Document, Found, documents, told
+from localctx.core.results import RECALL, RETRIEVE
 from tests.core.strategies import json_values, wires
 
 AT = "2026-09-01T12:00:00.000+00:00"

@@ -14,26 +14,27 @@ from localctx.core import shaping
 from localctx.core.shaping import shaped
 
 WIDE = 24_000
+MILLION = 1_000_000
 LINES = "\n".join(f"line {number}" for number in range(6_000))
 NOISE = [(tool, name) for tool, fields in shaping._NOISE.items() for name, within in fields.items() if not within]
 
 # --- what a tool may answer: small pieces, repeated until they are over a budget ---------------------------------------
 
-_counts = st.sampled_from([1, 2, 6, 101, 700, 3_000])
-_pieces = st.text(max_size=12) | st.sampled_from(
-    ["\n", "a line\n", "\x00", "\ud83d", "é" * 90, "[3 more items]", "x" * 900]
+_pieces = st.text(min_size=1, max_size=12) | st.sampled_from(
+    ["\n", "a line\n", "\x00", "\ud83d", "é" * 90, "[3 more items]"]
 )
-texts = st.lists(st.builds(str.__mul__, _pieces, _counts), max_size=4).map("".join)
-_scalars = st.none() | st.booleans() | st.integers() | st.floats() | texts
+_lengths = st.sampled_from([0, 10, 1_001, 2_001, 13_000, 30_000])
+texts = st.lists(st.builds(lambda piece, length: (piece * length)[:length], _pieces, _lengths), max_size=3).map("".join)
 _names = st.sampled_from([*shaping._TEXTS, *shaping._ARRAYS, *(name for _, name in NOISE), "path", "response", "other"])
-values = st.recursive(
+_scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=60)
+_small = st.recursive(
     _scalars,
-    lambda inner: (
-        st.builds(list.__mul__, st.lists(inner, max_size=3), _counts.filter(lambda count: count < 1_000))
-        | st.dictionaries(_names, inner, max_size=6)
-    ),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_names, inner, max_size=4),
     max_leaves=6,
-).filter(lambda value: len(json.dumps(value)) < 2_000_000)
+)
+_arrays = st.builds(list.__mul__, st.lists(_small, max_size=3), st.sampled_from([1, 6, 101, 700]))
+_objects = st.dictionaries(_names, _small | texts | _arrays, max_size=5)
+values = _objects | _arrays | st.lists(texts | _small | _objects, max_size=4)
 bodies = texts | st.builds(
     lambda value, ascii_only, indent: json.dumps(value, ensure_ascii=ascii_only, indent=indent),
     values,
@@ -124,8 +125,8 @@ def test_two_thousand_files_lose_their_names_and_then_whole_entries() -> None:
     ("value", "budget"),
     [
         ("x" * 23_999 + "\n", 24_000),
-        (["x" * 150] * 100, 16_000),
-        (["x" * 150] * 101, 24_000),
+        (["x" * 170] * 100, 16_000),
+        (["x" * 170] * 101, 24_000),
         ({"content": "x" * 2_000, "other": "y" * 12_000}, 12_000),
         ({"content": "x" * 2_001, "other": "y" * 12_000}, 24_000),
         ({"matches": [1] * 100, "other": "y" * 12_000}, 12_000),
@@ -215,7 +216,7 @@ def test_lines_are_counted_whether_or_not_the_last_one_ends() -> None:
 def test_an_object_has_its_long_fields_shortened() -> None:
     text = shaped("read_file", json.dumps({"path": "a", "content": LINES, "encoding": "utf-8", "totalLines": 6_000}))
     value = json.loads(text)
-    assert 19_000 < len(text) <= 24_000
+    assert 23_900 < len(text) <= 24_000
     assert value | {"content": ""} == {"path": "a", "content": "", "totalLines": 6_000}
     assert re.search(r"line \d+\n\[\d+ more lines, 58889 chars total\]$", value["content"])
 
@@ -240,7 +241,7 @@ def test_an_object_has_its_long_arrays_shortened() -> None:
     text = shaped("grep", json.dumps({"matches": matches, "pattern": "x", "few": [1, 2, 3]}))
     value = json.loads(text)
     *kept, note = value["matches"]
-    assert 15_000 < len(text) <= 16_000
+    assert 15_900 < len(text) <= 16_000
     assert value["few"] == [1, 2, 3]
     assert kept == matches[: len(kept)]
     assert note == f"[{2_000 - len(kept)} more items]"
@@ -250,7 +251,7 @@ def test_an_object_has_its_long_arrays_shortened() -> None:
     "value",
     [
         {"unknown": "z" * 30_000},
-        {"content": "z" * 1_000, "unknown": "z" * 11_500},
+        {"content": "z" * 1_000, "unknown": "z" * 11_100},
         ["z" * 30_000],
         {"results": ["z" * 4_000] * 5},
         {"results": ["z" * 4_000] * 6, "unknown": "z" * 20_000},
@@ -276,7 +277,13 @@ def test_a_shortened_field_leaves_its_object_json(letter: str) -> None:
     for length in (24_000, 30_000, 100_000, 1_234_567):
         text = shaped("read_file", json.dumps({"content": letter * length, "path": "a"}))
         assert json.loads(text)["path"] == "a"
-        assert len(text) <= WIDE
+        assert WIDE * 0.95 < len(text) <= WIDE
+
+
+def test_escapes_at_the_head_of_a_field_are_counted() -> None:
+    text = shaped("read_file", json.dumps({"content": "\x00" * 3_000 + "z" * MILLION, "path": "a"}))
+    assert json.loads(text)["path"] == "a"
+    assert WIDE * 0.95 < len(text) <= WIDE
 
 
 def test_an_array_that_was_cut_keeps_the_budget_of_its_whole() -> None:
@@ -324,9 +331,6 @@ def test_half_a_surrogate_pair_does_no_harm() -> None:
     assert shaped("read_file", r'{"encoding":"x","content":"\ud83d"}') == '{"content":"\ud83d"}'
 
 
-MILLION = 1_000_000
-
-
 @pytest.mark.parametrize(
     "body",
     [
@@ -334,19 +338,19 @@ MILLION = 1_000_000
         "\n" * 10 * MILLION,
         "[" * 10 * MILLION,
         "[1 " * 3 * MILLION,
-        "[" + "1," * 5 * MILLION + "1]",
-        "[" + "{}," * 3 * MILLION + "{}]",
-        "[" + "1.5," * 2 * MILLION + "1]",
+        "[" + "1," * MILLION + "1]",
+        "[" + "{}," * MILLION + "{}]",
+        "[" + "1.5," * MILLION + "1]",
         json.dumps(dict.fromkeys(shaping._TEXTS, "\n\x00" * 300000)),
-        json.dumps({name: [[1]] * 200_000 for name in shaping._ARRAYS}),
+        json.dumps({name: [[1]] * 40_000 for name in shaping._ARRAYS}),
         json.dumps([{"name": "a", "path": "/a"}] * 300_000),
     ],
     ids=lambda body: body[:8].encode("unicode_escape").decode(),
 )
-def test_ten_megabytes_take_no_time(body: str) -> None:
+def test_megabytes_take_no_time(body: str) -> None:
     started = time.process_time()
     assert len(shaped("grep", body)) <= WIDE + 1
-    assert time.process_time() - started < 10  # measured 0.5 to 2; a quadratic step would take hours
+    assert time.process_time() - started < 10  # measured 0.1 to 1; a quadratic step would take hours
 
 
 def test_ten_megabytes_of_log_take_no_time() -> None:

@@ -12,7 +12,11 @@ from localctx.core.checkpoint import render
 from localctx.core.journal import Entry, advance, open_begins, project
 from localctx.core.messages import History
 from localctx.core.outgoing import defects, outgoing
-from tests.killed.conftest import Place, Told
+from localctx.core.recall import documents
+from localctx.core.work import as_json
+from localctx.stores.recall import RecallIndex
+from tests.killed.conftest import Place, Told, Whole
+from tests.killed.script import GO_ON, SYSTEM, TURNS, expected_reply
 
 __all__ = [
     "alive",
@@ -20,6 +24,7 @@ __all__ = [
     "check_nothing_told_is_lost",
     "check_projection",
     "check_requests",
+    "check_resumed",
     "messages",
     "same",
     "turn_requests",
@@ -134,17 +139,20 @@ def same(request: Sequence[dict[str, Any]], sent: Sequence[dict[str, Any]]) -> b
     return one == {**other, "content": one["content"]} and (not more or more.startswith(_NUDGES))
 
 
-def check_requests(place: Place, entries: Sequence[Entry]) -> None:
-    """Each request is valid, fits its window, and is what the journal said at that time; and no reply came of another."""
+def check_requests(place: Place, entries: Sequence[Entry], after: int = 0) -> None:
+    """Each request is valid, fits its window, and is what the journal said at that time; and no reply came of another.
+
+    No request was made for what stands up to line `after`.
+    """
     for body in place.fake.chats:
         assert defects(body["messages"]) == []
         assert place.fake.prompt_tokens(body) + body["max_tokens"] <= place.fake.n_ctx
     left, history, asked = turn_requests(place.fake.chats), History(), False
     for entry in entries:
-        while left and same(left[0]["messages"], outgoing(history)):
+        while entry.seq > after and left and same(left[0]["messages"], outgoing(history)):
             del left[0]
             asked = True
-        if entry.type == "message" and entry.body["message"]["role"] == "assistant":  # type: ignore[index]
+        if entry.seq > after and entry.type == "message" and entry.body["message"]["role"] == "assistant":  # type: ignore[index]
             assert asked, f"the reply on line {entry.seq} came of another request than the journal says"
         before, history = history, advance(history, entry)
         asked = asked and history == before
@@ -152,3 +160,54 @@ def check_requests(place: Place, entries: Sequence[Entry]) -> None:
         del left[0]
     assert not left, "a request held something else than the journal"
     assert history == project(entries)
+
+
+def check_resumed(place: Place, entries: Sequence[Entry], whole: Whole) -> None:
+    """What a run that was killed has in common with one that was not.
+
+    What may differ: nudges to go on, calls that were interrupted and made again, where rungs were taken, lines of usage.
+    """
+    uninterrupted = whole.place.entries()
+    asked = [wire["content"] for _, wire in messages(entries, "user") if wire["content"] != GO_ON]
+    assert asked == [*TURNS]
+    said = [wire["content"] for _, wire in messages(entries, "assistant") if not wire.get("tool_calls")]
+    assert said == [expected_reply(number) for number, _ in enumerate(TURNS, 1)]
+    assert _returned(entries) == _returned(uninterrupted)
+    history = check_projection(entries)
+    assert history.work == check_projection(uninterrupted).work
+    state = json.loads((place.home / "data" / "work" / "s" / "state.json").read_text(encoding="utf-8"))
+    del state["updated_at"]
+    assert state == as_json(history.work)
+    last = str(place.fake.chats[-1]["messages"][:2])
+    assert SYSTEM in last
+    assert TURNS[0] in last
+    _check_index(place, entries)
+
+
+def _returned(entries: Sequence[Entry]) -> dict[tuple[str, str], object]:
+    """What each call returned whose result is always the same; a call that was interrupted came again."""
+    calls = {
+        call["id"]: (call["function"]["name"], call["function"]["arguments"])
+        for _, wire in messages(entries, "assistant")
+        for call in wire.get("tool_calls", ())
+    }
+    scripted = {"read_file", "write_file", "update_work_state"}
+    found = dict[tuple[str, str], object]()
+    for entry in entries:
+        match entry.body:
+            case {"message": {"role": "tool", "tool_call_id": str(call_id)}, "tool": str(name)} if name in scripted:
+                size = entry.body.get("size")
+                assert size is None or found.setdefault(calls[call_id], size) == size
+    return found
+
+
+def _check_index(place: Place, entries: Sequence[Entry]) -> None:
+    """The index that lived through the kills finds what a new one finds."""
+    created = json.loads(place.complete.splitlines()[0])["created"]
+    kept, new = RecallIndex(place.folder / "recall.db", created), RecallIndex(None)
+    for index in (kept, new):
+        index.add(documents(entries, index.through), entries[-1].seq)
+    for query in ("old pier", "second page", "[reply 03]", "logs/fifth.txt"):
+        assert kept.search(query, 8) == new.search(query, 8) != []
+    kept.close()
+    new.close()

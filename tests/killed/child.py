@@ -141,6 +141,13 @@ async def _asked_while_compacting(chat: Chat, shell: Shell, text: str) -> None:
     await chat.ask(text)
 
 
+async def _asked_beside_compacting(chat: Chat, shell: Shell, text: str) -> None:
+    """A message comes while the notes stream, and nobody gives anything up."""
+    compacting = asyncio.create_task(chat.engine.compact())
+    await shell.began.wait()
+    await asyncio.gather(compacting, chat.ask(text))
+
+
 async def _undo(chat: Chat, shell: Shell) -> None:
     shell.tell("undone", said=chat.undo())
 
@@ -149,8 +156,9 @@ async def _filled(chat: Chat, shell: Shell) -> None:
     used, _ = await chat.filled()
     budget, policy = chat.engine.budget, chat.engine.policy
     due = [int(budget.window * share) for share in (policy.warn, policy.compact, policy.trim)]
-    messages = chat.session.history.messages()
-    shell.tell("filled", tokens=used, messages=messages, window=budget.window, thresholds=due, prompt=budget.prompt)
+    messages, source = chat.session.history.messages(), chat.window.decided_by and chat.window.decided_by.source
+    about = {"window": budget.window, "source": source, "thresholds": due, "prompt": budget.prompt}
+    shell.tell("filled", tokens=used, messages=messages, **about)
 
 
 async def _stay(_chat: Chat, _shell: Shell) -> None:
@@ -162,6 +170,7 @@ _ACTIONS: Mapping[str, Callable[..., Awaitable[None]]] = {
     "ask": _ask,
     "compact": _compact,
     "asked_while_compacting": _asked_while_compacting,
+    "asked_beside_compacting": _asked_beside_compacting,
     "undo": _undo,
     "filled": _filled,
     "stay": _stay,

@@ -146,6 +146,13 @@ class Place:
             assert child.end() == -signal.SIGKILL
         return child
 
+    def until_asked(self, wanted: Callable[[dict[str, Any]], bool]) -> None:
+        """Waits until the server was asked something that is wanted."""
+        deadline = time.monotonic() + _SECONDS
+        while not any(wanted(body) for body in self.fake.chats):
+            assert time.monotonic() < deadline, "nothing like that was asked"
+            time.sleep(0.005)
+
 
 @pytest.fixture
 def place(tmp_path: Path) -> Iterator[Place]:

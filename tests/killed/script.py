@@ -80,8 +80,9 @@ _PLANS: dict[int, list[tuple[str, str] | str]] = {
 
 
 def file_text(path: str) -> str:
-    """What stands in a file: some pages, and one that is longer than any result may be."""
-    words = " ".join(f"{path} line {number}: a ship and a tide." for number in range(100 if "long" in path else 22))
+    """What stands in a file: a page, in `long.txt` more than any result may hold, and elsewhere than in `logs` a little."""
+    lines = 100 if "long" in path else 22 if "logs" in path else 2
+    words = " ".join(f"{path} line {number}: a ship and a tide." for number in range(lines))
     return f"{path} begins. {words} {path} ends."
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import signal
 import time
@@ -15,13 +14,16 @@ import pytest
 from localctx.core.journal import Entry, open_begins
 from localctx.core.messages import History
 from localctx.core.outgoing import outgoing
-from localctx.core.recall import documents
-from localctx.core.work import as_json
 from localctx.stores.journal import FileJournal
-from localctx.stores.recall import RecallIndex
-from tests.killed.checks import check_journal, check_nothing_told_is_lost, check_projection, check_requests, messages
+from tests.killed.checks import (
+    check_journal,
+    check_nothing_told_is_lost,
+    check_projection,
+    check_requests,
+    check_resumed,
+    messages,
+)
 from tests.killed.conftest import Child, Place, Whole
-from tests.killed.script import GO_ON, SYSTEM, TURNS, expected_reply
 
 
 @dataclass(frozen=True)
@@ -99,57 +101,6 @@ def where(place: Place, entries: Sequence[Entry], asked: Sequence[dict[str, Any]
     return "between two turns" if last["role"] == "assistant" else "before the end of a reply"
 
 
-def check_resumed(place: Place, entries: Sequence[Entry], whole: Whole) -> None:
-    """What a run that was killed has in common with one that was not.
-
-    What may differ: nudges to go on, calls that were interrupted and made again, where rungs were taken, lines of usage.
-    """
-    uninterrupted = whole.place.entries()
-    asked = [wire["content"] for _, wire in messages(entries, "user") if wire["content"] != GO_ON]
-    assert asked == [*TURNS]
-    said = [wire["content"] for _, wire in messages(entries, "assistant") if not wire.get("tool_calls")]
-    assert said == [expected_reply(number) for number, _ in enumerate(TURNS, 1)]
-    assert returned(entries) == returned(uninterrupted)
-    history = check_projection(entries)
-    assert history.work == check_projection(uninterrupted).work
-    state = json.loads((place.home / "data" / "work" / "s" / "state.json").read_text(encoding="utf-8"))
-    del state["updated_at"]
-    assert state == as_json(history.work)
-    last = str(place.fake.chats[-1]["messages"][:2])
-    assert SYSTEM in last
-    assert TURNS[0] in last
-    check_index(place, entries)
-
-
-def returned(entries: Sequence[Entry]) -> dict[tuple[str, str], object]:
-    """What each call returned whose result is always the same; a call that was interrupted came again."""
-    calls = {
-        call["id"]: (call["function"]["name"], call["function"]["arguments"])
-        for _, wire in messages(entries, "assistant")
-        for call in wire.get("tool_calls", ())
-    }
-    scripted = {"read_file", "write_file", "update_work_state"}
-    found = dict[tuple[str, str], object]()
-    for entry in entries:
-        match entry.body:
-            case {"message": {"role": "tool", "tool_call_id": str(call_id)}, "tool": str(name)} if name in scripted:
-                size = entry.body.get("size")
-                assert size is None or found.setdefault(calls[call_id], size) == size
-    return found
-
-
-def check_index(place: Place, entries: Sequence[Entry]) -> None:
-    """The index that lived through the kills finds what a new one finds."""
-    created = json.loads(place.complete.splitlines()[0])["created"]
-    kept, new = RecallIndex(place.folder / "recall.db", created), RecallIndex(None)
-    for index in (kept, new):
-        index.add(documents(entries, index.through), entries[-1].seq)
-    for query in ("old pier", "second page", "[reply 03]", "logs/fifth.txt"):
-        assert kept.search(query, 8) == new.search(query, 8) != []
-    kept.close()
-    new.close()
-
-
 def lives_through(place: Place, seed: int, whole: Whole, counts: dict[str, int]) -> list[str]:
     """Kills a session as the seed says, resumes it to its end, and checks all that holds; where it was killed."""
     places, before = list[str](), b""
@@ -204,10 +155,9 @@ def test_killed_and_resumed_it_is_the_run_that_nobody_killed(
     seed: int,
     whole: Whole,
     counts: dict[str, int],
-    record_property: pytest.RecordProperty,
+    request: pytest.FixtureRequest,
 ) -> None:
-    for killed in lives_through(place, seed, whole, counts):
-        record_property("killed", killed)
+    request.node.user_properties += [("killed", at) for at in lives_through(place, seed, whole, counts)]
 
 
 @pytest.mark.slow
@@ -217,7 +167,6 @@ def test_killed_at_ten_times_as_many_points(
     seed: int,
     whole: Whole,
     counts: dict[str, int],
-    record_property: pytest.RecordProperty,
+    request: pytest.FixtureRequest,
 ) -> None:
-    for killed in lives_through(place, seed, whole, counts):
-        record_property("killed", killed)
+    request.node.user_properties += [("killed", at) for at in lives_through(place, seed, whole, counts)]

@@ -1,0 +1,158 @@
+"""Settling a saved conversation: which one, into which window, and who counts and writes the summary."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from localctx.app.compact import Means, compact
+from localctx.app.compaction import Helper
+from localctx.app.meter import Meter
+from localctx.core.events import Notice
+from localctx.core.window import Budget, Confidence, EffectiveWindow, Reading, Source, assume, reconcile
+from localctx.errors import Misuse
+from localctx.stores.journal import MemoryJournal
+from localctx.tokenizers.estimate import ClassEstimate
+from localctx.wiring.chatting import open_chat
+from localctx.wiring.places import pins, policy
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Sequence
+    from pathlib import Path
+
+    from localctx.app.chat import Chat
+    from localctx.app.compact import Settled
+    from localctx.config import Settings
+    from localctx.core.accounting import Count
+    from localctx.core.events import Event
+    from localctx.core.formats import Conversation
+    from localctx.core.outgoing import WireMessage
+
+__all__ = ["Footing", "check_new", "compacted", "the_conversation"]
+
+
+@dataclass(frozen=True, slots=True)
+class Footing:
+    """The window that a conversation is settled into, what with, and the model that was named."""
+
+    window: EffectiveWindow
+    means: Means
+    model: str | None = None
+    runtime: str | None = None
+    url: str | None = None
+
+
+def the_conversation(found: Sequence[Conversation] | str, name: str, form: str) -> Conversation:
+    """The one conversation of a file, which is to be of a format (`auto`: of any). Raises `Misuse` where that is not so."""
+    if isinstance(found, str):
+        what = "holds no conversation of a known format" if found.strip() else "is empty"
+        raise Misuse(f"{name} {what}; name a transcript (localctx count takes any text)")
+    spoken = [each for each in found if each.messages]
+    if len(spoken) != 1:
+        raise Misuse(f"{name} holds {len(spoken):,} conversations, and one is taken; save one to a file of its own")
+    (conversation,) = spoken
+    if form not in {"auto", "jsonl" if conversation.format == "openai" else "auto", conversation.format}:
+        raise Misuse(f"{name} is of the format {conversation.format}, not {form}; pass --format auto")
+    return conversation
+
+
+def check_new(path: Path, *, dry: bool) -> None:
+    """Raises `Misuse` where no new file can be made by that name, or is to be, before anything is done for it."""
+    if dry:
+        raise Misuse(f"--dry-run writes nothing, so it excludes --out {path}; drop one of them")
+    if os.path.lexists(path):
+        raise Misuse(f"{path} is there already, and stays as it is; name a file that is not there yet")
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise Misuse(f"{path.parent} is no folder that you can write; name a file in one")
+
+
+async def compacted(
+    conversation: Conversation,
+    given: Settings,
+    tokens: int | None,
+    emit: Callable[[Event], None],
+    progress: Callable[[int, int], None],
+    *,
+    dry: bool,
+) -> tuple[Footing, Settled]:
+    """Settles a conversation into a window of `tokens`, else the one that the named model is served with, or an assumed one.
+
+    `dry` asks no model for a summary. `progress` is told bytes while a model is fetched. Raises what `open_chat` and
+    `compact` raise.
+    """
+    beat = asyncio.create_task(_beat(emit))
+    try:
+        async with _footing(given, tokens, emit, progress, dry=dry) as footing:
+            return footing, await compact(conversation, MemoryJournal(), footing.means, emit)
+    finally:
+        beat.cancel()
+
+
+_BEAT_SECONDS = 15
+
+
+async def _beat(emit: Callable[[Event], None]) -> None:
+    """Says from time to time that a server is still being waited for."""
+    while True:
+        await asyncio.sleep(_BEAT_SECONDS)
+        emit(Notice("at-work", "still at work"))
+
+
+@asynccontextmanager
+async def _footing(
+    given: Settings,
+    tokens: int | None,
+    emit: Callable[[Event], None],
+    progress: Callable[[int, int], None],
+    *,
+    dry: bool,
+) -> AsyncIterator[Footing]:
+    """Without a model that was named: an estimate, and nobody to write a summary."""
+    wish = reconcile([Reading(Source.PINNED, tokens, "--window")]) if tokens else None
+    if not {"--model", "--url"} & {given.origins.get("model"), given.origins.get("url")}:
+        pin, (rules, unfit) = pins(given), policy(given)
+        for said in unfit:
+            emit(Notice("threshold", said))
+        window = wish or assume(reconcile([pin.pin] if pin.pin else [], ceiling=pin.ceiling))
+        yield Footing(window, Means(Meter(_Nobody(), ClassEstimate()), rules, _budget(window, given, emit)))
+        return
+    own = replace(given, system=None, tools="none", summarizer_model=None if dry else given.summarizer_model)
+    async with open_chat(own, MemoryJournal(), _but_assumed(emit), progress) as chat:
+        window = wish or chat.window
+        asked = (None, None) if dry else (chat.runtime, _helper(chat, window))
+        means = Means(chat.meter, chat.engine.policy, _budget(window, given, emit), *asked)
+        yield Footing(window, means, chat.model, chat.runtime.kind, chat.runtime.url)
+
+
+def _but_assumed(emit: Callable[[Event], None]) -> Callable[[Event], None]:
+    """Passes on all but what a chat says of a window that nobody states: perhaps it is not the one that counts here."""
+    return lambda event: None if isinstance(event, Notice) and event.code == "assumed" else emit(event)
+
+
+def _helper(chat: Chat, window: EffectiveWindow) -> Helper | None:
+    """Who writes the summary where the model's window is smaller than the conversation's: the model, in its own."""
+    served = chat.window
+    smaller = served.confidence is not Confidence.UNKNOWN and (served.tokens or 0) < (window.tokens or 0)
+    if chat.engine.summarizer is not None or not smaller:
+        return chat.engine.summarizer
+    return Helper(chat.runtime, chat.meter, Budget.of(served.tokens or 0, max_prompt=served.max_prompt))
+
+
+def _budget(window: EffectiveWindow, given: Settings, emit: Callable[[Event], None]) -> Budget:
+    if window.decided_by and window.decided_by.source is Source.ASSUMED:
+        text = f"nobody states the window: assuming {window.tokens:,} tokens; pass --window to say it"
+        emit(Notice("assumed", text))
+    return Budget.of(window.tokens or 0, max_prompt=window.max_prompt, output_limit=given.max_tokens)
+
+
+class _Nobody:
+    """Stands where a server would count."""
+
+    async def count(self, messages: Sequence[WireMessage], tools: Sequence[WireMessage] = ()) -> Count | None:  # noqa: ARG002  the port's signature
+        """Nobody does."""
+        return None

@@ -1,0 +1,145 @@
+"""Programs that are told to end, or whose terminal is closed, lose no more than those that are killed."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pexpect
+import pytest
+
+from localctx.core.journal import message, open_begins
+from localctx.stores.journal import FileJournal
+from tests.app.conftest import answering
+from tests.killed.checks import (
+    check_journal,
+    check_projection,
+    check_requests,
+    check_resumed,
+    messages,
+    turn_requests,
+)
+from tests.killed.conftest import Place, Whole
+
+ENDING = [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL]
+ASKED, COUNT = "Count to a hundred.", "one two three four five six seven eight nine ten " * 10
+READY = re.escape("\x1b[?2004h")
+"""The editor asks for bracketed paste: it waits for a line."""
+
+
+def run(place: Place, *arguments: str) -> subprocess.Popen[bytes]:
+    """The program as a person starts it."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "localctx", "run", *arguments, "--url", place.fake.url, "--session", "s"],
+        env=place.environment,
+        cwd=place.home,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+def ended(place: Place, number: int, wanted: Callable[[dict[str, Any]], bool], *arguments: str) -> None:
+    """Ends the program by a signal once the server was asked something."""
+    with run(place, *arguments) as process:
+        try:
+            place.until_asked(wanted)
+            process.send_signal(number)
+            _, complaints = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert process.returncode == -number
+    assert b"Traceback" not in complaints
+
+
+def answered(place: Place, *arguments: str) -> str:
+    """What the program answers when it is left alone."""
+    with run(place, *arguments) as process:
+        try:
+            answer, complaints = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert process.returncode == 0, complaints
+    return answer.decode()
+
+
+@pytest.mark.parametrize("number", ENDING)
+def test_ended_in_the_middle_of_a_reply_the_question_is_kept_and_answered(place: Place, number: int) -> None:
+    place.fake.reply, place.fake.delay = COUNT, 0.5
+    ended(place, number, lambda _body: True, ASKED)
+    assert [wire["content"] for _, wire in messages(check_journal(place))] == [ASKED]
+    place.fake.reply, place.fake.delay = "Here you are.", 0.0
+    assert answered(place, "And?") == "Here you are.\n"
+    assert place.fake.chats[-1]["messages"] == [{"role": "user", "content": f"{ASKED}\n\nAnd?"}]
+    check_requests(place, check_journal(place))
+
+
+@pytest.mark.parametrize("number", ENDING)
+def test_ended_while_notes_are_written_nothing_is_replaced(place: Place, number: int) -> None:
+    said = [f"Part {part}: " + "so it goes on " * 10 for part in range(36)]
+    journal = FileJournal(place.path)
+    for at, text in enumerate(said):
+        journal.append(*message({"role": "assistant" if at % 2 else "user", "content": text}))
+    journal.close()
+    place.fake.reply, place.fake.delay = answering("Here you are."), 0.5
+    ended(place, number, lambda body: "grammar" in body, ASKED)
+    entries = check_journal(place)
+    assert [wire["content"] for _, wire in messages(entries)] == [*said, ASKED]
+    assert len(open_begins(entries)) == 1
+    assert check_projection(entries).checkpoint is None
+    place.fake.delay = 0.0
+    assert answered(place, "And?") == "Here you are.\n"
+    entries = check_journal(place)
+    assert check_projection(entries).checkpoint is not None
+    assert place.fake.chats[-1]["messages"][-1]["content"].startswith(f"{ASKED}\n\nAnd?")
+    check_requests(place, entries, len(said))
+
+
+@pytest.mark.parametrize("number", ENDING[:2])
+def test_ended_by_a_signal_and_resumed_it_is_the_run_that_nobody_ended(
+    place: Place, whole: Whole, number: int
+) -> None:
+    for event, nth in (("RungBegun", 2), ("ToolCalled", 2), ("Text", 9)):
+        with place.child(["script"]) as child:
+            assert child.until_event(event, nth)
+            assert child.end(number) == -number
+    place.done(["script"])
+    entries = check_journal(place)
+    check_requests(place, entries)
+    check_resumed(place, entries, whole)
+
+
+def test_a_terminal_that_is_closed_in_the_middle_of_a_reply_takes_nothing_along(place: Place) -> None:
+    place.fake.reply = "Good morning."
+    terminal = pexpect.spawn(
+        sys.executable,
+        ["-m", "localctx", "run", "--url", place.fake.url, "--session", "s"],
+        env=place.environment | {"TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1"},
+        cwd=str(place.home),
+        encoding="utf-8",
+        timeout=60,
+        dimensions=(24, 100),
+    )
+    try:
+        terminal.expect(READY)
+        terminal.send("Hello.\r")
+        terminal.expect("Good morning")
+        place.fake.reply, place.fake.delay = COUNT, 0.2
+        terminal.expect(READY)
+        terminal.send(f"{ASKED}\r")
+        terminal.expect("one two")
+    finally:
+        terminal.close(force=True)
+    assert terminal.signalstatus == signal.SIGHUP
+    said = [wire["content"] for _, wire in messages(check_journal(place))]
+    assert said[:3] == ["Hello.", "Good morning.", ASKED]
+    place.fake.reply, place.fake.delay = "Here you are.", 0.0
+    assert answered(place, "And?") == "Here you are.\n"
+    sent = turn_requests(place.fake.chats)[-1]["messages"]
+    assert [sent[0]["content"], sent[1]["content"]] == ["Hello.", "Good morning."]
+    assert ASKED in str(sent[2:])
+    check_requests(place, check_journal(place))
