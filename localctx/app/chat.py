@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from localctx.app.calls import Caller
@@ -13,7 +13,7 @@ from localctx.app.meter import Meter
 from localctx.app.patience import while_loading
 from localctx.app.session import Session
 from localctx.app.tools.toolbox import Toolbox
-from localctx.core.accounting import Sight, head, plausible, sight
+from localctx.core.accounting import Count, Sight, head, plausible, sight
 from localctx.core.checkpoint import summary_cap
 from localctx.core.events import Notice, Text, Thinking, Truncated, TurnEnded, UsageReported, WindowProbed
 from localctx.core.ladder import Rung, fills, least, unseen
@@ -30,7 +30,6 @@ from localctx.ports import Delta, Finished, Request
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from localctx.core.accounting import Count
     from localctx.core.calibration import Calibration
     from localctx.core.events import Event
     from localctx.core.journal import Entry
@@ -317,7 +316,7 @@ class Chat:
             else:
                 said.append(pressure(used.tokens, budget.window, self.engine.policy.compact))
         nudge = "\n\n".join(filter(None, said))
-        return nudge if nudge and used.upper + self.meter.size(nudge) <= budget.prompt else ""
+        return nudge if nudge and used.upper + self.meter.text(nudge).upper <= budget.prompt else ""
 
     def _request(self, used: Count, nudge: str) -> Request:
         messages, budget = outgoing(self.session.history, nudge=nudge), self.engine.budget
@@ -333,8 +332,8 @@ class Chat:
     async def _reply(self, used: Count, *, again: bool) -> Sight:
         """One request and its reply, which is taken back where it is to be asked `again`: not all was seen, or perhaps not."""
         nudge = self._nudge(used)
-        beside = self.meter.size(nudge) if nudge else 0
-        used = replace(used, tokens=used.tokens + beside)
+        beside = self.meter.text(nudge) if nudge else Count(0, 0, used.how)
+        used = Count(used.tokens + beside.tokens, used.bound + beside.bound, used.how)
         request = self._request(used, nudge)
         through = self.session.history.last_seq
         said, thought = list[str](), list[str]()
@@ -347,7 +346,7 @@ class Chat:
                     raise ServerFailed(f"{error} (in the middle of its reply, which is kept)") from error
             raise
         kept = self._keep(said, thought, end.calls, complete=True)
-        seen = await self._account(request, used, end, through, beside, again=again)
+        seen = await self._account(request, used, end, through, beside.tokens, again=again)
         self._recovered, self.engine.compacted = "", False
         if seen is not Sight.WHOLE and again:
             self._withdraw(kept)

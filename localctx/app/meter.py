@@ -86,9 +86,13 @@ class Meter:
 
         return Sizer(size, scale, self._known)
 
+    def text(self, text: str) -> Count:
+        """The tokens of a text on its own, by what was learned so far."""
+        return self.calibration.count(self._counter.text(text), self._how)
+
     def size(self, text: str) -> int:
-        """About how many tokens a text takes, by what was learned so far."""
-        return self.calibration.count(self._counter.text(text), self._how).tokens
+        """About how many tokens a text takes."""
+        return self.text(text).tokens
 
     def measured(self, tokens: int, through: int, source: str = "report") -> None:
         """Takes what a server says the prompt is that ends at line `through`; it must be known to be of all of it.

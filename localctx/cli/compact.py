@@ -6,7 +6,7 @@ import json
 import logging
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,7 +20,7 @@ from localctx.core.formats import UNRECORDED, Format
 from localctx.errors import DoesNotFit, Misuse
 
 if TYPE_CHECKING:
-    from localctx.app.compact import Settled
+    from localctx.app.compact import Settled, Sized
     from localctx.core.formats import Conversation
     from localctx.wiring.compacting import Footing
 
@@ -56,7 +56,7 @@ def command(
     given = wiring.settings({"policy": policy, "model": model, "url": url, "api_key_env": api_key_env})
     wiring.policy(given)
     if new is not None:
-        check_new(new, dry=dry_run)
+        check_new(new)
     conversation = _load(file, form)
 
     async def settled() -> tuple[Footing, Settled]:
@@ -69,7 +69,7 @@ def command(
     Renderer(as_json=False)  # the document is out: what is wrong from here on is said on stderr
     if not done.fits:
         raise DoesNotFit(_arithmetic(file, footing, done))
-    if new is not None:
+    if new is not None and not dry_run:
         tools = {"tools": conversation.tools} if conversation.tools else {}
         save(new, spelled({"messages": done.messages, **tools}) + "\n")
         note(f"wrote {len(done.messages):,} messages to {new}")
@@ -95,12 +95,12 @@ def _told(event: Event) -> None:
 
 
 def _arithmetic(name: str, footing: Footing, done: Settled) -> str:
-    budget, after = footing.means.budget, done.after
-    largest = max(after.fills, key=lambda kind: after.fills[kind])
+    budget, fills = footing.means.budget, done.after.fills
+    largest = max(fills, key=lambda kind: fills[kind])
     return (
-        f"{name} cannot be made to fit by policy {footing.means.policy.name}: {_most(done)}, of a window of "
+        f"{name} cannot be made to fit by policy {footing.means.policy.name}: {_most(done)}, and of a window of "
         f"{budget.window:,} a prompt may take {budget.prompt:,}; {largest} is the most of it with about "
-        f"{after.fills[largest]:,}: pass a larger --window, or shorten that"
+        f"{fills[largest]:,}: pass a larger --window, or shorten that"
     )
 
 
@@ -121,13 +121,22 @@ def _document(name: str, conversation: Conversation, footing: Footing, done: Set
         **{key: getattr(footing, key) for key in ("model", "runtime", "url")},
         "window": {**window, "reserve": budget.reserve, "decided_by": asdict(found) if found else None},
         "policy": footing.means.policy.name,
-        **{key: value for key, value in asdict(replace(done, messages=())).items() if key != "messages"},
+        "before": _sized(done.before),
+        "shaped": done.shaped,
+        "rungs": [asdict(rung) for rung in done.rungs],
+        "after": _sized(done.after),
+        "words": {"shortened": done.words_shortened, "left_out": done.words_left_out},
+        "fits": done.fits,
     }
 
 
+def _sized(sized: Sized) -> dict[str, object]:
+    return {**asdict(sized.count), "messages": sized.messages, "fills": dict(sized.fills)}
+
+
 def _lines(name: str, conversation: Conversation, footing: Footing, done: Settled) -> Iterator[str]:
-    budget, before, after, found = footing.means.budget, done.before, done.after, footing.window.decided_by
-    yield f"{name}: {conversation.format}, {before.messages:,} messages"
+    budget, found = footing.means.budget, footing.window.decided_by
+    yield f"{name}: {conversation.format}, {done.before.messages:,} messages"
     if gone := sum(loss.count for loss in conversation.left_out):
         yield f"  left out: {gone:,} entries (localctx count {name} says which)"
     if conversation.format in UNRECORDED:
@@ -135,15 +144,12 @@ def _lines(name: str, conversation: Conversation, footing: Footing, done: Settle
     where = f" ({found.where})" if found else ""
     yield f"window: {budget.window:,} tokens, {footing.window.confidence}{where}; policy {footing.means.policy.name}"
     if done.shaped:
-        yield f"longer than a run lets in, and shaped as there: {done.shaped:,} results"
+        yield f"results longer than a run lets in, shaped as there: {done.shaped:,}"
     yield from map(_rung, done.rungs)
     if not done.rungs:
-        nothing = "nothing was due" if done.fits else "no rung was taken"
-        yield f"{nothing}: {after.count.tokens * 100 // budget.window}% of the window is used"
-    yield f"{'':<11}{'before':>11}{'after':>11}"
-    rows = [(kind, before.fills[kind], after.fills[kind]) for kind in before.fills]
-    rows += [("in all", before.count.tokens, after.count.tokens), ("+-", before.count.bound, after.count.bound)]
-    yield from (f"{name:<11}{one:>11,}{two:>11,}" for name, one, two in rows if one or two)
+        used = done.after.count.tokens * 100 // budget.window
+        yield f"{'nothing was due' if done.fits else 'no rung was taken'}: {used:,}% of the window is used"
+    yield from _table(done.before, done.after)
     if done.words_shortened or done.words_left_out:
         yield f"messages of the user: {done.words_shortened:,} shortened, {done.words_left_out:,} left out"
     yield f"{'it fits' if done.fits else 'it does not fit'}: {_most(done)}, of {budget.prompt:,} for the prompt"
@@ -153,3 +159,10 @@ def _rung(rung: RungTaken) -> str:
     tokens = f"{rung.tokens_before:>9,} -> {rung.tokens_after:>7,} tokens"
     messages = f"{rung.messages_before:>6,} -> {rung.messages_after:>5,} messages"
     return f"{rung.rung:<8}{rung.how:<8}{tokens}{messages}{rung.seconds:>7.1f} s"
+
+
+def _table(before: Sized, after: Sized) -> Iterator[str]:
+    yield f"{'':<11}{'before':>11}{'after':>11}"
+    rows = [(kind, before.fills[kind], after.fills[kind]) for kind in before.fills]
+    rows += [("in all", before.count.tokens, after.count.tokens), ("+-", before.count.bound, after.count.bound)]
+    yield from (f"{name:<11}{one:>11,}{two:>11,}" for name, one, two in rows if one or two)

@@ -1,8 +1,7 @@
 """What a rung costs on this machine, and what it saves later: predicted from the speeds that servers report.
 
-On a server that keeps the request before, a rung moves the prefix: from its first change on all is prefilled again. One that
-keeps none reads every token in every request: there nothing moves, and what a rung frees is saved again and again. One
-number, how often the prefix is found, covers both.
+On a server that keeps the request before, a rung moves the prefix: from its first change on all is prefilled again. On one
+that keeps none nothing moves, and what a rung frees is saved in every request. How often the prefix is found covers both.
 
 A speed is a plain rate, although prefill slows down with depth: from 512 tokens to 8k by 1.7 (135M) and 1.4 (270M), measured
 on llama.cpp and a CPU, and less the wider a model is. Other work on the machine moves equal prompts by 2.6, so a second
@@ -12,6 +11,7 @@ unknown would be fitted to noise.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import inf
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def learned(speeds: Speeds, usage: Usage, shared: int | None, *, rewritten: bool
 
 def _speed(known: float | None, tokens: int | None, seconds: float | None, least: int) -> float | None:
     """A rate after one more sample, smoothed in proportions: ten times as slow moves it as far as ten times as fast."""
-    if tokens is None or seconds is None or tokens < least or not seconds > 0:
+    if tokens is None or seconds is None or tokens < least or seconds <= 0:
         return known
     new = tokens / seconds
     if not 0 < new < _FASTEST:
@@ -106,7 +106,7 @@ def _had(speeds: Speeds, usage: Usage, shared: int | None) -> int | None:
     Where it does not say so (Ollama) it is all of `shared` or nothing, whichever is nearer, at the known speed, to the time taken.
     """
     took, prompt = usage.prefill_seconds, usage.prompt
-    if usage.cached is not None or prompt is None or shared is None or took is None or not took > 0:
+    if usage.cached is not None or prompt is None or shared is None or took is None or not 0 < took < inf:
         return usage.cached
     read = 0 if speeds.prefill is None else took * speeds.prefill
     return shared if read * read <= max(prompt - shared, 1) * prompt else 0

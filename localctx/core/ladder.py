@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import islice, takewhile
 from math import ceil
-from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias
 
 from localctx.core.accounting import head_and_tail
@@ -432,14 +431,14 @@ def clear(
     budget: Budget,
     policy: Policy,
     size: Callable[[str], int],
-    decided: Mapping[int, Decision] = MappingProxyType({}),
+    decided: Mapping[int, Decision] | None = None,
 ) -> Cleared:
     """Stubs for every large body outside the protected cycles: results, and long arguments of old calls.
 
     `decided` says by its line what becomes of a result, where somebody has decided it.
     """
     cycles = _unprotected(history, budget, policy, size)
-    return Cleared(tuple(stub for cycle in cycles for stub in _cycle_stubs(cycle, policy, size, decided)))
+    return Cleared(tuple(stub for cycle in cycles for stub in _cycle_stubs(cycle, policy, size, decided or {})))
 
 
 def clearable(history: History, budget: Budget, policy: Policy, size: Callable[[str], int]) -> list[OldResult]:

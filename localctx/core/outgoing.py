@@ -152,10 +152,13 @@ def _joined(one: object, other: object) -> object:
         return one or other or ""
     if isinstance(one, str) and isinstance(other, str):
         return f"{one}\n\n{other}"
-    return [*_parts(one), *_parts(other)]
+    (*before, last), (first, *after) = _parts(one), _parts(other)
+    if isinstance(text := last.get("text"), str) and isinstance(more := first.get("text"), str):
+        return [*before, last | first | {"text": f"{text}\n\n{more}"}, *after]
+    return [*before, last, first, *after]
 
 
-def _parts(content: object) -> list[object]:
+def _parts(content: object) -> list[WireMessage]:
     return content if isinstance(content, list) else [{"type": "text", "text": content}]
 
 

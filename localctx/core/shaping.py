@@ -56,7 +56,7 @@ _ARRAYS = ("matches", "commits", "lines", "results", "files", "counts", "summary
 """The fields of an object that may be shortened, in this order."""
 
 _SHORT_TEXT, _LEAST, _SHORT_ARRAY, _FEW = 1_000, 500, 200, 5
-"""A text up to so many characters in a field stays, and so much of a longer one; so do short arrays, and those of few items."""
+"""In a field: the longest text that stays, what stays of a longer one, and the arrays that stay, by characters or items."""
 
 _LOG_NAMES = ("command", "shell", "bash", "exec", "test", "log")
 _LOG_FIELDS = ("stdout", "stderr")
@@ -140,21 +140,21 @@ def _cut_fields(value: dict[str, Any], over: int, *, log: bool) -> dict[str, Any
 def _shorter(field: Value, size: int, limit: int, *, log: bool) -> Value:
     """A long text or array, of `size` as JSON, cut to `limit` as far as it may be; anything else as it is."""
     if isinstance(field, list) and len(field) > _FEW and size > _SHORT_ARRAY:
-        return _cut_array(field, max(limit, _SHORT_ARRAY))
+        return _cut_array(field, limit)
     if not isinstance(field, str) or len(field) <= _SHORT_TEXT:
         return field
-    room = min(limit, len(field) - 1)
+    room = min(limit, len(field))
     while (written := len(_json(cut := _cut_text(field, max(room, _LEAST), log=log)))) > limit and room > _LEAST:
         room = room * limit // written - 1
     return cut
 
 
 def _cut_array(array: list[Any], limit: int) -> list[Any]:
-    """The first entries, and how many more there are; all of them where not even one fits."""
+    """The first entries, at least one, and how many more there are."""
     room = limit - len(_json([f"[{len(array)} more items]"]))
     sizes = accumulate(len(_json(entry)) + 1 for entry in array)
-    kept = sum(1 for _ in takewhile(lambda size: size <= room, sizes))
-    return [*array[:kept], f"[{len(array) - kept} more items]"] if kept else array
+    kept = max(sum(1 for _ in takewhile(lambda size: size <= room, sizes)), 1)
+    return [*array[:kept], f"[{len(array) - kept} more items]"]
 
 
 def _cut_text(text: str, limit: int, *, log: bool) -> str:

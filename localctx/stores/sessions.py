@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import stat
+import sys
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -123,7 +124,8 @@ class Sessions:
         if through is not None and through < 1:
             raise Misuse(f"session {source.parent.name} has no line {through}; they are counted from 1")
         head = lines.header(target.parent.name, _now(), forked_from=source.parent.name).encode() + b"\n"
-        kept = (line for line, _ in islice(Lines(source).raw(), through))
+        most = None if through is None else min(through, sys.maxsize)
+        kept = (line for line, _ in islice(Lines(source).raw(), most))
         with _new_folder(target.parent):
             Results(source.parent / "results").share(target.parent / "results")
             replace_file(target, chain([head], kept))

@@ -16,10 +16,12 @@ from localctx.app.meter import Meter
 from localctx.core.events import Notice
 from localctx.core.window import Budget, Confidence, EffectiveWindow, Reading, Source, assume, reconcile
 from localctx.errors import Misuse
+from localctx.runtimes.ollama_chat import OllamaServer
 from localctx.stores.journal import MemoryJournal
 from localctx.tokenizers.estimate import ClassEstimate
 from localctx.wiring.chatting import open_chat
 from localctx.wiring.places import pins, policy
+from localctx.wiring.vocabularies import ollama_tokenizer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -55,16 +57,13 @@ def the_conversation(found: Sequence[Conversation] | str, name: str, form: str) 
     spoken = [each for each in found if each.messages]
     if len(spoken) != 1:
         raise Misuse(f"{name} holds {len(spoken):,} conversations, and one is taken; save one to a file of its own")
-    (conversation,) = spoken
-    if form not in {"auto", "jsonl" if conversation.format == "openai" else "auto", conversation.format}:
-        raise Misuse(f"{name} is of the format {conversation.format}, not {form}; pass --format auto")
-    return conversation
+    if form not in {"auto", spoken[0].format, "jsonl" if spoken[0].format == "openai" else ""}:
+        raise Misuse(f"{name} is of the format {spoken[0].format}, not {form}; pass --format auto")
+    return spoken[0]
 
 
-def check_new(path: Path, *, dry: bool) -> None:
-    """Raises `Misuse` where no new file can be made by that name, or is to be, before anything is done for it."""
-    if dry:
-        raise Misuse(f"--dry-run writes nothing, so it excludes --out {path}; drop one of them")
+def check_new(path: Path) -> None:
+    """Raises `Misuse` where no new file can be made by that name, before anything is done for it."""
     if os.path.lexists(path):
         raise Misuse(f"{path} is there already, and stays as it is; name a file that is not there yet")
     if not os.access(path.parent, os.W_OK | os.X_OK):
@@ -112,7 +111,7 @@ async def _footing(
     *,
     dry: bool,
 ) -> AsyncIterator[Footing]:
-    """Without a model that was named: an estimate, and nobody to write a summary."""
+    """With the model that was named; without one an estimate counts, and nobody writes a summary."""
     wish = reconcile([Reading(Source.PINNED, tokens, "--window")]) if tokens else None
     if not {"--model", "--url"} & {given.origins.get("model"), given.origins.get("url")}:
         pin, (rules, unfit) = pins(given), policy(given)
@@ -123,6 +122,7 @@ async def _footing(
         return
     own = replace(given, system=None, tools="none", summarizer_model=None if dry else given.summarizer_model)
     async with open_chat(own, MemoryJournal(), _but_assumed(emit), progress) as chat:
+        await _get_exact(chat)
         window = wish or chat.window
         asked = (None, None) if dry else (chat.runtime, _helper(chat, window))
         means = Means(chat.meter, chat.engine.policy, _budget(window, given, emit), *asked)
@@ -134,19 +134,23 @@ def _but_assumed(emit: Callable[[Event], None]) -> Callable[[Event], None]:
     return lambda event: None if isinstance(event, Notice) and event.code == "assumed" else emit(event)
 
 
+async def _get_exact(chat: Chat) -> None:
+    """Waits for the vocabulary that an Ollama's prompts are counted with: a chat reads it beside its first turn."""
+    if isinstance(chat.runtime, OllamaServer):
+        known = [each for each in (await chat.runtime.probe()).models if each.id == chat.model]
+        chat.runtime.tokenizer = await ollama_tokenizer(chat.runtime, known[0]) if known else None
+
+
 def _helper(chat: Chat, window: EffectiveWindow) -> Helper | None:
     """Who writes the summary where the model's window is smaller than the conversation's: the model, in its own."""
-    served = chat.window
-    smaller = served.confidence is not Confidence.UNKNOWN and (served.tokens or 0) < (window.tokens or 0)
-    if chat.engine.summarizer is not None or not smaller:
-        return chat.engine.summarizer
-    return Helper(chat.runtime, chat.meter, Budget.of(served.tokens or 0, max_prompt=served.max_prompt))
+    smaller = chat.window.confidence is not Confidence.UNKNOWN and chat.engine.budget.window < (window.tokens or 0)
+    own = Helper(chat.runtime, chat.meter, chat.engine.budget) if smaller else None
+    return chat.engine.summarizer or own
 
 
 def _budget(window: EffectiveWindow, given: Settings, emit: Callable[[Event], None]) -> Budget:
     if window.decided_by and window.decided_by.source is Source.ASSUMED:
-        text = f"nobody states the window: assuming {window.tokens:,} tokens; pass --window to say it"
-        emit(Notice("assumed", text))
+        emit(Notice("assumed", f"nobody states the window: assuming {window.tokens:,} tokens; pass --window to say it"))
     return Budget.of(window.tokens or 0, max_prompt=window.max_prompt, output_limit=given.max_tokens)
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from localctx.core.ladder import Compacted
 from localctx.core.messages import Checkpoint
 from localctx.stores.sessions import Sessions, keep_state
 from tests.cli.conftest import Run
+from tests.cli.test_sessions import within
 
 NOTES = Checkpoint(1, "model", (("goal", ("Move the tests. " * 60,)),), work="- goal: move the tests")
 
@@ -19,6 +21,12 @@ NOTES = Checkpoint(1, "model", (("goal", ("Move the tests. " * 60,)),), work="- 
 @pytest.fixture
 def sessions(tmp_path: Path) -> Sessions:
     return Sessions(tmp_path / "data")
+
+
+@pytest.fixture
+def here(environment: dict[str, str], tmp_path: Path) -> Run:
+    """Runs the program within this one."""
+    return partial(within, environment, tmp_path)
 
 
 def begun(sessions: Sessions, name: str, do: Callable[[Session], object] = lambda _session: None) -> None:
@@ -38,73 +46,73 @@ def compacted(session: Session) -> None:
     session.commit(Compacted(NOTES))
 
 
-def test_nothing_recorded_is_said(localctx: Run, sessions: Sessions) -> None:
+def test_nothing_recorded_is_said(here: Run, sessions: Sessions) -> None:
     begun(sessions, "mine")
-    done = localctx("work", "show")
+    done = here("work", "show")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == "No task state recorded yet.\nNo compaction has happened in session mine.\n"
-    shown = json.loads(localctx("work", "show", "--json").stdout)
+    shown = json.loads(here("work", "show", "--json").stdout)
     assert shown == {"schema": 1, "session": "mine", "work": {}, "compactions": 0, "latest": None, "checkpoint": None}
 
 
-def test_the_state_and_the_latest_checkpoint_are_shown(localctx: Run, sessions: Sessions) -> None:
+def test_the_state_and_the_latest_checkpoint_are_shown(here: Run, sessions: Sessions) -> None:
     begun(sessions, "mine", compacted)
-    told = localctx("work", "show", "mine").stdout
+    told = here("work", "show", "mine").stdout
     assert told.startswith(
         "goal: move the tests\nclaimed done, not verified: lexer\nnext step: parser\n\n1 compaction, "
     )
     assert told.endswith(f":\n{render(NOTES)[:500]}…\n")
-    shown = json.loads(localctx("work", "show", "--json").stdout)
+    shown = json.loads(here("work", "show", "--json").stdout)
     assert (shown["work"]["next_step"], shown["compactions"]) == ("parser", 1)
     assert shown["checkpoint"] == render(NOTES)
     assert shown["latest"]
 
 
-def test_a_compaction_that_was_undone_does_not_count(localctx: Run, sessions: Sessions) -> None:
+def test_a_compaction_that_was_undone_does_not_count(here: Run, sessions: Sessions) -> None:
     begun(sessions, "mine", compacted)
-    localctx("sessions", "undo")
-    assert "No compaction has happened" in localctx("work", "show").stdout
+    here("sessions", "undo")
+    assert "No compaction has happened" in here("work", "show").stdout
 
 
-def test_clear_forgets_the_state_of_one_session(localctx: Run, sessions: Sessions) -> None:
+def test_clear_forgets_the_state_of_one_session(here: Run, sessions: Sessions) -> None:
     begun(sessions, "other", worked)
     begun(sessions, "mine", compacted)
     before = sessions.state_file("other").read_bytes()
-    done = localctx("work", "clear", "mi")
+    done = here("work", "clear", "mi")
     assert (done.returncode, done.stdout) == (0, "the work state of session mine is empty\n")
-    told = localctx("work", "show", "mine").stdout
+    told = here("work", "show", "mine").stdout
     assert told.startswith("No task state recorded yet.\n")
     assert "goal: move the tests" not in told, "nor does the checkpoint say it"
     assert not sessions.state_file("mine").parent.exists()
     assert sessions.state_file("other").read_bytes() == before
-    assert "goal: move the tests" in localctx("work", "show", "other").stdout
-    assert localctx("work", "clear", "mine").returncode == 0
+    assert "goal: move the tests" in here("work", "show", "other").stdout
+    assert here("work", "clear", "mine").returncode == 0
 
 
-def test_the_newest_session_is_meant_where_none_is_named(localctx: Run, sessions: Sessions) -> None:
-    assert localctx("work", "show").returncode == 3
+def test_the_newest_session_is_meant_where_none_is_named(here: Run, sessions: Sessions) -> None:
+    assert here("work", "show").returncode == 3
     begun(sessions, "mine", worked)
-    assert localctx("work", "clear").stdout == "the work state of session mine is empty\n"
+    assert here("work", "clear").stdout == "the work state of session mine is empty\n"
 
 
-def test_a_session_that_is_open_or_damaged_is_not_cleared(localctx: Run, sessions: Sessions) -> None:
+def test_a_session_that_is_open_or_damaged_is_not_cleared(here: Run, sessions: Sessions) -> None:
     begun(sessions, "mine", worked)
     journal = sessions.resume("mine")
-    done = localctx("work", "clear")
+    done = here("work", "clear")
     assert done.returncode == 2
     assert "open in another program" in done.stderr
     journal.close()
     with journal.path.open("a", encoding="utf-8") as file:
         file.write("not json\n")
-    assert localctx("work", "clear").returncode == 1
-    done = localctx("work", "show")
+    assert here("work", "clear").returncode == 1
+    done = here("work", "show")
     assert done.returncode == 1
     assert done.stdout.startswith("goal: move the tests\n")
     assert "line 4 is no journal entry" in done.stderr
 
 
 @pytest.mark.parametrize("name", ["../mine", "-x", "a/b", ""])
-def test_a_name_that_is_none_is_wrong_usage(localctx: Run, sessions: Sessions, name: str) -> None:
+def test_a_name_that_is_none_is_wrong_usage(here: Run, sessions: Sessions, name: str) -> None:
     begun(sessions, "mine", worked)
     for command in ("show", "clear"):
-        assert localctx("work", command, "--", name).returncode == 2
+        assert here("work", command, "--", name).returncode == 2

@@ -219,8 +219,8 @@ def test_a_prefix_is_found_where_half_of_it_is(cached: int, share: float) -> Non
 def test_after_a_rewrite_a_report_says_whether_the_server_can_go_back() -> None:
     middle = learned(MEASURED, report(5_456, 804, 14.0), 3_512, rewritten=True)
     assert (middle.reuses, middle.rewinds) == (1.0, 0.75)
-    front = learned(MEASURED, report(929, 804, 2.3), 804, rewritten=True)
-    assert (front.reuses, front.rewinds) == (1.0, 1.0)
+    front = learned(replace(MEASURED, rewinds=0.5), report(929, 804, 2.3), 804, rewritten=True)
+    assert (front.reuses, front.rewinds) == (1.0, 0.625)
 
 
 @pytest.mark.parametrize("shared", [None, 0, 255, -5, 601])
@@ -253,8 +253,16 @@ def test_the_same_prompt_again_is_found_and_teaches_no_speed() -> None:
 
 @pytest.mark.parametrize("took", [0.0, -1.0, nan, inf, None])
 def test_an_absurd_time_tells_nothing_about_the_cache(took: float | None) -> None:
-    known = Speeds(prefill=100.0)
-    assert learned(known, report(0, None, took, prompt=6_000), 5_900).prefill == 100.0
+    known = Speeds(prefill=100.0, reuses=0.5)
+    after = learned(known, report(0, None, took, prompt=6_000), 5_900)
+    assert after.prefill == 100.0
+    assert after.reuses == 0.5
+
+
+def test_more_cached_than_there_was_tells_nothing_about_the_cache() -> None:
+    known = Speeds(reuses=0.5)
+    assert learned(known, report(0, 601, 1.0, prompt=600), 500) == known
+    assert learned(known, report(0, 600, 1.0, prompt=600), 500).reuses == 0.625
 
 
 # --- explaining ---------------------------------------------------------------------------------------------------
@@ -276,9 +284,9 @@ def test_an_absurd_time_tells_nothing_about_the_cache(took: float | None) -> Non
             id="of a summary",
         ),
         pytest.param(
-            Price(0.0, 8.78, 950, 0, 0),
+            Price(0.0, 9.44, 950, 0, 0),
             None,
-            "clearing now frees 950 tokens; each request after it takes 8.8 s less",
+            "clearing now frees 950 tokens; each request after it takes 9.4 s less",
             id="without a prefix cache",
         ),
         pytest.param(

@@ -238,11 +238,11 @@ def test_fields_are_shortened_no_further_than_needed() -> None:
 
 def test_an_object_has_its_long_arrays_shortened() -> None:
     matches = [{"file": f"src/{number}.py", "line": number} for number in range(2_000)]
-    text = shaped("grep", json.dumps({"matches": matches, "pattern": "x", "few": [1, 2, 3]}))
+    text = shaped("grep", json.dumps({"matches": list(range(50)), "files": matches, "pattern": "x"}))
     value = json.loads(text)
-    *kept, note = value["matches"]
+    *kept, note = value["files"]
     assert 15_900 < len(text) <= 16_000
-    assert value["few"] == [1, 2, 3]
+    assert value["matches"] == list(range(50))
     assert kept == matches[: len(kept)]
     assert note == f"[{2_000 - len(kept)} more items]"
 
@@ -278,6 +278,19 @@ def test_a_shortened_field_leaves_its_object_json(letter: str) -> None:
         text = shaped("read_file", json.dumps({"content": letter * length, "path": "a"}))
         assert json.loads(text)["path"] == "a"
         assert WIDE * 0.95 < len(text) <= WIDE
+
+
+def test_where_one_field_is_not_enough_the_next_is_shortened() -> None:
+    found = {"matches": ["m" * 300] * 200, "files": ["f" * 300] * 200, "counts": [1]}
+    value = json.loads(shaped("grep", json.dumps(found)))
+    assert value["matches"] == ["m" * 300, "[199 more items]"]
+    assert value["files"][-1] == f"[{201 - len(value['files'])} more items]"
+    assert value["counts"] == [1]
+
+
+def test_little_may_stay_of_a_field_beside_one_that_cannot_be_shortened() -> None:
+    value = json.loads(shaped("read_file", json.dumps({"content": "\x00" * 30_000, "other": "z" * 20_000})))
+    assert 500 <= len(value["content"]) < 1_000
 
 
 def test_escapes_at_the_head_of_a_field_are_counted() -> None:

@@ -207,7 +207,7 @@ def _check_index(place: Place, entries: Sequence[Entry]) -> None:
     kept, new = RecallIndex(place.folder / "recall.db", created), RecallIndex(None)
     for index in (kept, new):
         index.add(documents(entries, index.through), entries[-1].seq)
-    for query in ("old pier", "second page", "[reply 03]", "logs/fifth.txt"):
+    for query in ("old pier", "second page", "[reply 03]", "logs/third.txt"):
         assert kept.search(query, 8) == new.search(query, 8) != []
     kept.close()
     new.close()

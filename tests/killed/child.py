@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from localctx import wiring
 from localctx.app.chat import Chat
@@ -22,6 +22,9 @@ from localctx.core.journal import Entry
 from localctx.ports import Outcome
 from localctx.wiring.places import sessions
 from tests.killed.script import GO_ON, SYSTEM, TURNS, file_text
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 __all__ = ["following", "main"]
 
@@ -33,7 +36,7 @@ def following(entries: Iterable[Entry]) -> str | None:
         match entry.body.get("message"):
             case {"role": "user", "content": str(text)} if text in TURNS:
                 said, answered = TURNS.index(text), False
-            case {"role": "assistant"} as message if not message.get("tool_calls"):
+            case {"role": "assistant", **more} if not more.get("tool_calls"):
                 answered = answered or entry.body.get("complete") is not False
     if not answered:
         return GO_ON
@@ -82,7 +85,7 @@ def die_while_writing(path: Path, *, line: str, nth: int, share: float) -> None:
     """Ends this program in the middle of the write that brings the nth line of a type into a journal."""
     write, left = os.write, [nth]
 
-    def fatal(fd: int, data: bytes | memoryview) -> int:
+    def fatal(fd: int, data: ReadableBuffer) -> int:
         raw = bytes(data)
         if path.exists() and os.path.samestat(os.fstat(fd), path.stat()) and line in {"any", _type_of(raw)}:
             left[0] -= 1

@@ -39,21 +39,19 @@ NOTES = """## Goal
 - Go on with the next turn of the log, and keep an eye on the ships, the tides and the pages of the harbour.
 """
 
-_TEXTS = {
-    1: "Keep the log of the harbour. Never mention the old pier.",
-    2: "Read the first page.",
-    3: "Read the second and the third page.",
-    4: "Write the page of today.",
-    5: "What did we say of the tides?",
-    6: "Two pages more, please.",
-    7: "Record where we stand.",
-    8: "Show me the whole of a long page.",
-    9: "Only talk a little now. " + "The ships came in with the tide. " * 12,
-    10: "Record that the second page is done. " + "The tide is high. " * 16,
-    11: "Talk again. " + "The tide went out with the ships. " * 12,
-    12: "Close the log.",
-}
-TURNS = tuple(f"Turn {number:02}: {text}" for number, text in _TEXTS.items())
+_TEXTS = (
+    "Keep the log of the harbour. Never mention the old pier.",
+    "Read the first page.",
+    "Read the second and the third page.",
+    "Write the page of today.",
+    "What did we say of the tides?",
+    "Record where we stand.",
+    "Show me the whole of a long page.",
+    "Only talk a little now. " + "The ships came in with the tide. " * 12,
+    "Record that the second page is done. " + "The tide is high. " * 16,
+    "Close the log.",
+)
+TURNS = tuple(f"Turn {number:02}: {text}" for number, text in enumerate(_TEXTS, 1))
 
 _TODOS = [
     {"text": "count the ships", "status": "done", "verified_by": "two counts agree"},
@@ -71,10 +69,9 @@ _PLANS: dict[int, list[tuple[str, str] | str]] = {
     3: [_read("logs/second.txt"), _read("logs/third.txt"), ("update_work_state", json.dumps({"goal": "keep the log"}))],
     4: [("write_file", json.dumps({"path": "logs/today.txt", "content": "A ship, a tide. " * 40}))],
     5: [("recall", json.dumps({"query": "tides of the first page"}))],
-    6: [_read("logs/fourth.txt"), _read("logs/fifth.txt")],
-    7: [("update_work_state", json.dumps({"todos": _TODOS, "next_step": "ring the bell"}))],
-    8: [_read("logs/long.txt"), "retrieve"],
-    10: [("update_work_state", json.dumps({"todos": [{"text": "check the second page", "status": "done"}]}))],
+    6: [("update_work_state", json.dumps({"todos": _TODOS, "next_step": "ring the bell"}))],
+    7: [_read("logs/long.txt"), "retrieve"],
+    9: [("update_work_state", json.dumps({"todos": [{"text": "check the second page", "status": "done"}]}))],
 }
 """What the model calls in a turn, one after the other; `retrieve` reads the rest of what came before."""
 

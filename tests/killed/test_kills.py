@@ -140,8 +140,8 @@ def check_reopened(place: Place, entries: Sequence[Entry]) -> None:
 def test_a_whole_run_takes_every_rung_several_times(whole: Whole) -> None:
     place, child = whole.place, whole.child
     rungs = [told["rung"] for told in child.of("RungTaken")]
-    assert rungs.count("compact") >= 5
-    assert rungs.count("clear") >= 3
+    assert rungs.count("compact") >= 4
+    assert rungs.count("clear") >= 2
     assert rungs.count("trim") >= 1
     entries = check_journal(place)
     check_nothing_told_is_lost(entries, child.told, place.fake.chats)

@@ -33,7 +33,9 @@ _PLAN = [
     ("write_file", {"path": "src/billing.ts", "content": "export const cents = 100;"}),
     ("update_work_state", PATCH),
 ]
-FILLER = [f"Step {number}: " + "go on with the port of the module, please. " * 6 for number in range(9)]
+FILLER = [f"Step {number}: go on with the port, please." for number in range(9)]
+"""So short that the rules before them stay within what is kept of the user's words."""
+
 HOSTILE = f"{NOTES}## Done\n- Fix the rounding.\n"
 """Notes that take a claim for a fact."""
 
@@ -52,7 +54,7 @@ class Porter:
         if last.startswith(TASK) or (body["messages"][-1]["role"] == "tool" and len(made) < len(_PLAN)):
             name, arguments = _PLAN[len(made)]
             return Calls("", [(name, json.dumps(arguments))])
-        return "The module is ported step by step, as was asked. " * 12
+        return "The module is ported step by step, as was asked. " * 25
 
 
 DO = [["ask", text] for text in (TASK, LATER, *FILLER)]
@@ -134,10 +136,10 @@ def test_before_anything_was_compacted_the_claim_is_a_claim_all_the_same(port: P
     check_seeds(port, "\n".join(resumed(port)), LATER)
 
 
-def test_killed_again_and_again_the_first_task_stays_whatever_else_is_said(port: Place) -> None:
+def test_killed_again_and_again(port: Place) -> None:
     for nth in range(1, 4):
         port.killed_while_writing(*DO[2:] if nth > 1 else DO, line="commit", nth=nth, share=0.5)
-    check_seeds(port, "\n".join(resumed(port)))
+    check_seeds(port, "\n".join(resumed(port)), LATER)
 
 
 def test_notes_of_a_model_make_no_fact_of_a_claim(port: Place) -> None:

@@ -25,7 +25,7 @@ from tests.killed.checks import (
 )
 from tests.killed.conftest import Place, Whole
 
-ENDING = [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL]
+ENDING = [signal.SIGTERM, signal.SIGHUP]
 ASKED, COUNT = "Count to a hundred.", "one two three four five six seven eight nine ten " * 10
 READY = re.escape("\x1b[?2004h")
 """The editor asks for bracketed paste: it waits for a line."""
@@ -99,10 +99,8 @@ def test_ended_while_notes_are_written_nothing_is_replaced(place: Place, number:
     check_requests(place, entries, len(said))
 
 
-@pytest.mark.parametrize("number", ENDING[:2])
-def test_ended_by_a_signal_and_resumed_it_is_the_run_that_nobody_ended(
-    place: Place, whole: Whole, number: int
-) -> None:
+@pytest.mark.parametrize("number", ENDING)
+def test_ended_by_a_signal_and_resumed_it_is_the_run_that_nobody_ended(place: Place, whole: Whole, number: int) -> None:
     for event, nth in (("RungBegun", 2), ("ToolCalled", 2), ("Text", 9)):
         with place.child(["script"]) as child:
             assert child.until_event(event, nth)

@@ -1,0 +1,321 @@
+"""The invariants of the engine, each over random runs: any window, any talk, counters that are wrong by their bound."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from localctx.app.chat import Chat, Wishes
+from localctx.app.tools.record import Retrieve
+from localctx.core.accounting import Count, Usage
+from localctx.core.events import Event, RungTaken
+from localctx.core.journal import living, project
+from localctx.core.ladder import POLICIES, Policy, Rung
+from localctx.core.messages import ToolCall, ToolCycle, plain
+from localctx.core.outgoing import WireMessage, defects
+from localctx.core.window import ModelReport, Reading, ServerReport, Source, Status, reconcile
+from localctx.errors import DoesNotFit
+from localctx.ports import Delta, Finished, Outcome, Piece, Request, Tool
+from localctx.stores.journal import MemoryJournal
+from localctx.tokenizers.estimate import ClassEstimate
+
+NOTES = "## Goal\n- The task goes on.\n## Covered So Far\n- Some parts were covered.\n"
+BAD = "I would rather not."
+
+
+def size(messages: Sequence[WireMessage], tools: Sequence[WireMessage] = ()) -> int:
+    """The truth: a token for three characters of what is sent, and some for each message."""
+    return sum(len(json.dumps(each, ensure_ascii=False)) // 3 + 4 for each in (*messages, *tools)) + 3
+
+
+@dataclass
+class Toy:
+    """A server with a window, whose own count (where it has one) is off by less than its bound."""
+
+    window: int
+    counts: bool
+    off: float
+    notes: str
+    replies: list[tuple[str, int]]
+    kind: str = "toy"
+    url: str = "http://toy"
+    requests: list[Request] = field(default_factory=list)
+    refused: list[int] = field(default_factory=list)
+
+    def report(self) -> ModelReport:
+        return ModelReport("toy", True, reconcile([Reading(Source.SERVED, self.window, "toy")]))
+
+    async def probe(self) -> ServerReport:
+        return ServerReport("toy", self.url, Status.UP, models=(self.report(),))
+
+    async def count(self, messages: Sequence[WireMessage], tools: Sequence[WireMessage] = ()) -> Count | None:
+        if not self.counts:
+            return None
+        true = size(messages, tools)
+        bound = int(true * abs(self.off)) + 1
+        return Count(max(int(true * (1 + self.off)), 1), bound, "toy")
+
+    async def size(self, text: str) -> Count | None:
+        return None
+
+    def cut_points(self, window: int) -> tuple[int, ...]:
+        return ()
+
+    async def chat(self, request: Request) -> AsyncGenerator[Piece, None]:
+        self.requests.append(request)
+        text, calls = (self.notes, 0) if request.outline else self._next()
+        said = text[: request.max_tokens * 3]
+        if said:
+            yield Delta(said)
+        number = len(self.requests)
+        made = tuple(
+            ToolCall(f"c{number}_{each}", "read_file", json.dumps({"path": f"/{number}"})) for each in range(calls)
+        )
+        end = "tool_calls" if made else "stop" if len(said) == len(text) else "length"
+        yield Finished(end, Usage(size(request.messages, request.tools), len(said) // 3 + 1), bool(made), made)
+
+    def _next(self) -> tuple[str, int]:
+        return self.replies.pop(0) if self.replies else ("Fine.", 0)
+
+    async def close(self) -> None:
+        return None
+
+
+@dataclass(frozen=True)
+class ReadFile:
+    """A tool with results of all sizes."""
+
+    texts: list[str]
+    name: str = "read_file"
+
+    @property
+    def schema(self) -> WireMessage:
+        return {"type": "function", "function": {"name": self.name, "parameters": {"type": "object", "properties": {}}}}
+
+    async def run(self, _arguments: Mapping[str, object]) -> Outcome:
+        return Outcome(self.texts.pop(0) if self.texts else "nothing")
+
+
+@dataclass
+class Run:
+    """What was asked of a chat, and what came of it."""
+
+    toy: Toy
+    chat: Chat
+    journal: MemoryJournal
+    events: list[Event]
+    asked: list[str]
+    commits: list[int]
+    """After how many requests each commit of the engine came."""
+
+    @property
+    def talk(self) -> list[Request]:
+        return [each for each in self.toy.requests if not each.outline]
+
+
+_words = st.builds(
+    lambda word, times: word * times,
+    st.sampled_from(["sand ", "für ", "0x1f3a;", "語彙", '{"a": 1}, ', "def f(x):\n    return x\n"]),
+    st.integers(0, 400),
+)
+_replies = st.lists(st.tuples(_words, st.sampled_from([0, 0, 0, 1, 1, 3])), max_size=14)
+_windows = st.sampled_from([2_048, 2_049, 3_000, 4_096, 8_192, 32_768, 131_072, 1_048_576])
+_policies = st.sampled_from([policy for name, policy in POLICIES.items() if name != "none"])
+
+
+@st.composite
+def runs(draw: st.DrawFn) -> Run:
+    """A run to its end; what cannot be made to fit is refused, and the run goes on."""
+    window = draw(_windows)
+    toy = Toy(
+        window, draw(st.booleans()), draw(st.floats(-0.1, 0.1)), draw(st.sampled_from([NOTES, BAD])), draw(_replies)
+    )
+    tools = [ReadFile(draw(st.lists(_words.map(lambda text: text * 3), max_size=10)))] if draw(st.booleans()) else []
+    return asyncio.run(_run(toy, draw(_policies), draw(st.lists(_words, min_size=1, max_size=12)), draw(_words), tools))
+
+
+async def _run(toy: Toy, policy: Policy, texts: list[str], system: str, tools: Sequence[Tool]) -> Run:
+    journal, events, commits = MemoryJournal(), list[Event](), list[int]()
+
+    def emit(event: Event) -> None:
+        events.append(event)
+        if isinstance(event, RungTaken):
+            commits.append(len(toy.requests))
+
+    chat = Chat(
+        toy,
+        toy.report(),
+        journal=journal,
+        counter=ClassEstimate(),
+        policy=policy,
+        emit=emit,
+        system=system[:300],
+        wishes=Wishes(max_steps=8),
+    )
+    if tools:
+        chat.offer(tools)
+    asked = [f"Part {number}: {text}" for number, text in enumerate(texts)]
+    for text in asked:
+        try:
+            await chat.ask(text)
+        except DoesNotFit as error:
+            toy.refused.append(len(toy.requests))
+            assert "tokens" in str(error)
+    return Run(toy, chat, journal, events, asked, commits)
+
+
+some = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@some
+@given(runs())
+def test_1_every_request_fits(run: Run) -> None:
+    for request in run.toy.requests:
+        prompt = size(request.messages, request.tools)
+        assert 1 <= request.max_tokens
+        assert prompt + request.max_tokens <= run.toy.window
+
+
+@some
+@given(runs())
+def test_2_every_result_is_behind_its_call_and_every_call_has_one(run: Run) -> None:
+    for request in run.toy.requests:
+        assert defects(request.messages) == []
+        roles = [message["role"] for message in request.messages]
+        assert roles.count("system") <= 1
+        assert "user" in roles
+
+
+@some
+@given(runs())
+def test_3_nothing_vanishes(run: Run) -> None:
+    history = run.chat.session.history
+    kept = {leaf.seq for leaf in history.since(0)} | {message.seq for message in history.system}
+    through = history.checkpoint.through if history.checkpoint else 0
+    gone = {
+        range(entry.body["effect"]["since"], entry.seq)
+        for entry in living(run.journal.entries())
+        if _withdrawn(entry.body)
+    }  # type: ignore[index]
+    for entry in living(run.journal.entries()):
+        if entry.type == "message" and not any(entry.seq in each for each in gone):
+            assert entry.seq in kept or entry.seq <= through
+    retrieve = Retrieve(run.chat.session, lambda text: text)
+    for entry in run.journal.entries():
+        if entry.type == "message":
+            asyncio.run(retrieve.run({"id": str(entry.seq)}))
+
+
+def _withdrawn(body: Mapping[str, object]) -> bool:
+    effect = body.get("effect")
+    return isinstance(effect, dict) and effect.get("kind") == "withdrawn"
+
+
+@some
+@given(runs())
+def test_4_the_person_s_words_survive(run: Run) -> None:
+    history = run.chat.session.history
+    if history.checkpoint is None or not run.talk:
+        return
+    words = history.checkpoint.words
+    assert words
+    first = run.asked[0]
+    assert words[0].text == first or (
+        words[0].text.startswith(first[:1]) and f"message #{words[0].seq}" in words[0].text
+    ), "the first task always, by head and tail where it is long"
+    sent = str(run.talk[-1].messages[0 if run.talk[-1].messages[0]["role"] == "user" else 1]["content"])
+    if not run.commits or run.commits[-1] < len(run.toy.requests):
+        assert all(each.text in sent for each in words)
+    said = [message.seq for _, message in history.units() if getattr(message, "role", "") == "user"]
+    assert len(words) + history.checkpoint.unsaid + len(said) == sum(
+        1 for entry in living(run.journal.entries()) if _is_user(entry.body) and _stays(run, entry.seq)
+    )
+
+
+def _is_user(body: Mapping[str, object]) -> bool:
+    message = body.get("message")
+    return isinstance(message, dict) and message.get("role") == "user"
+
+
+def _stays(run: Run, seq: int) -> bool:
+    """Whether a message was not taken back."""
+    entries = [entry for entry in living(run.journal.entries()) if _withdrawn(entry.body)]
+    return not any(entry.body["effect"]["since"] <= seq < entry.seq for entry in entries)  # type: ignore[index]
+
+
+@some
+@given(runs())
+def test_5_a_pass_ends_and_a_rung_is_worth_it(run: Run) -> None:
+    least = run.chat.engine.budget.prompt * run.chat.engine.policy.compact_gain
+    for event in run.events:
+        if isinstance(event, RungTaken):
+            assert event.tokens_after < event.tokens_before
+            if event.rung is Rung.COMPACT:
+                assert event.tokens_before - event.tokens_after >= least * 0.9
+    summaries = [request.outline is not None for request in run.toy.requests]
+    longest = max((len(each) for each in "".join("s" if each else "-" for each in summaries).split("-")), default=0)
+    assert longest <= 60, "no summary for ever"
+
+
+@some
+@given(runs())
+def test_6_a_replay_is_the_live_history(run: Run) -> None:
+    assert project(run.journal.entries()) == run.chat.session.history
+
+
+@some
+@given(runs())
+def test_7_between_commits_a_request_begins_as_the_one_before(run: Run) -> None:
+    requests = list(enumerate(run.toy.requests, 1))
+    for (one, before), (other, after) in zip(requests, requests[1:], strict=False):
+        moved = any(one <= commit < other for commit in run.commits) or any(one <= at < other for at in run.toy.refused)
+        if before.outline or after.outline or moved:
+            continue
+        shared = before.messages[:-1]
+        assert list(after.messages[: len(shared)]) == list(shared)
+        last, now = before.messages[-1], after.messages[len(shared)]
+        assert last["role"] == now["role"]
+        assert str(last["content"]).startswith(str(now["content"])) or str(now["content"]).startswith(
+            str(last["content"])
+        )
+
+
+@some
+@given(runs())
+def test_8_usage_of_before_a_commit_never_judges_the_history_after_it(run: Run) -> None:
+    if not run.commits or run.commits[-1] != len(run.toy.requests):
+        return
+    used = run.chat.meter.rough(run.chat.session.history)
+    assert "last measure" not in used.how
+
+
+def test_the_runs_reach_what_they_are_about() -> None:
+    found: dict[str, Callable[[Run], bool]] = {
+        "compactions": lambda run: any(
+            isinstance(each, RungTaken) and each.rung is Rung.COMPACT for each in run.events
+        ),
+        "clears": lambda run: any(isinstance(each, RungTaken) and each.rung is Rung.CLEAR for each in run.events),
+        "trims": lambda run: any(isinstance(each, RungTaken) and each.rung is Rung.TRIM for each in run.events),
+        "refusals": lambda run: bool(run.toy.refused),
+        "cycles": lambda run: any(isinstance(unit, ToolCycle) for _, unit in run.chat.session.history.units()),
+        "long words": lambda run: any(
+            "shortened" in plain(each.text)
+            for each in (run.chat.session.history.checkpoint.words if run.chat.session.history.checkpoint else ())
+        ),
+    }
+    seen = dict.fromkeys(found, 0)
+
+    @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+    @given(runs())
+    def look(run: Run) -> None:
+        for what, holds in found.items():
+            seen[what] += holds(run)
+
+    look()
+    assert all(seen.values()), seen
