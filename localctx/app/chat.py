@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 from localctx.app.calls import Caller
@@ -87,6 +87,7 @@ class Chat:
         self.idles = False
         """Whether time in which nobody waits may be used (`idle`): nobody else's server, and no battery."""
         self._warmed: list[WireMessage] = []
+        self._before: Sequence[WireMessage] | None = None
         self.engine = Engine(self.session, runtime, self.meter, policy, self._budget(), emit)
         self._caller = Caller(self.session, self._results_room, self.meter.size, emit)
         self._recovered = self._recover() if self.session.history.messages() else ""
@@ -212,7 +213,7 @@ class Chat:
             return
         before, self._stated = self.window.tokens, fresh.tokens
         self.window = fresh
-        self.engine.budget = self._budget()
+        self.engine.budget = replace(self._budget(), tail=self.engine.budget.tail)
         self._whole = 0
         self._emit(Notice("window-changed", f"the window was {before:,} tokens and is {fresh.tokens:,} now"))
 
@@ -236,6 +237,10 @@ class Chat:
                 if isinstance(piece, Finished):
                     self._emit(UsageReported(piece.usage, self.meter.alone(messages)))
         self._warmed = messages
+
+    async def outlook(self) -> list[str]:
+        """What the next rungs would do and cost now, a line each."""
+        return self.engine.outlook(await self.engine.measure()).told() if self.session.history.turns else []
 
     async def filled(self) -> tuple[int, dict[str, int]]:
         """The tokens that the next request would take, before new words, and what they are for."""
@@ -404,6 +409,7 @@ class Chat:
         """
         self._emit(UsageReported(end.usage, expected))
         self.session.note("usage", **asdict(end.usage))
+        self.engine.learn(end.usage, self._shared(request))
         reported = end.usage.prompt or 0
         if reported and not plausible(expected, reported):
             expected = await self.runtime.count(request.messages, request.tools) or expected
@@ -420,6 +426,12 @@ class Chat:
             self.meter.measured(max(reported - beside, 1), through)
         self.last_used = believed + min(end.usage.completion or 0, request.max_tokens)
         return seen
+
+    def _shared(self, request: Request) -> int | None:
+        """How many tokens of a prompt the server read or wrote with the request before; None where that is not known."""
+        before, self._before = self._before, request.messages
+        grows = before is not None and list(request.messages[: len(before)]) == list(before)
+        return self.last_used if grows and self.last_used else None
 
     def _doubt(self, expected: Count, reported: int) -> Sight:
         """Says once that a report cannot be of what was sent; neither it nor what was measured before is gone by."""
@@ -448,7 +460,7 @@ class Chat:
     def _adopt(self, limit: int, why: str) -> None:
         """Goes by what the server has shown, where that is less than what it said."""
         self.window = reread(self.window, Reading(Source.MEASURED, limit, why))
-        self.engine.budget = self._budget()
+        self.engine.budget = replace(self._budget(), tail=self.engine.budget.tail)
 
 
 _MOST_RECOVERED = 2_000

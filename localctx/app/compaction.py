@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from time import monotonic
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -10,6 +10,7 @@ import anyio
 
 from localctx.app.summary import Summarizer
 from localctx.core.checkpoint import Refused, summary_cap, with_notes
+from localctx.core.cost import Speeds, learned, tail_within
 from localctx.core.events import Notice, PressureRaised, RungBegun, RungTaken
 from localctx.core.ladder import (
     Compacted,
@@ -27,23 +28,27 @@ from localctx.core.ladder import (
     standing,
     trim,
 )
+from localctx.core.outlook import Outlook
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from localctx.app.meter import Meter
     from localctx.app.session import Session
-    from localctx.core.accounting import Count
+    from localctx.core.accounting import Count, Usage
     from localctx.core.events import Event
     from localctx.core.ladder import OldResult, Policy
     from localctx.core.messages import Checkpoint, History
     from localctx.core.window import Budget
     from localctx.ports import Runtime
 
-__all__ = ["ClearDecider", "Engine", "Helper"]
+__all__ = ["PATIENCE_SECONDS", "ClearDecider", "Engine", "Helper"]
 
 _LATCH = 2
 """Refused summaries in a row after which no model is asked any more."""
+
+PATIENCE_SECONDS = 20.0
+"""How long the first request after a compaction may take to prefill, at the measured speed (design)."""
 
 _DECIDER_SECONDS = 10
 """How long a hook may take to decide about old results."""
@@ -77,6 +82,8 @@ class Engine:
     emit: Callable[[Event], None]
     summarizer: Helper | None = None
     clear_decider: ClearDecider | None = None
+    speeds: Speeds = field(default_factory=Speeds)
+    patience: float = PATIENCE_SECONDS
     _failures: int = 0
     _stuck_at: int = 0
     _warned: bool = False
@@ -110,6 +117,18 @@ class Engine:
         cleared = self.clear_decider is not None and await self._take(Rung.CLEAR, await self.measure(), why)
         return await self._take(Rung.COMPACT, await self.measure(), why) or cleared
 
+    def learn(self, usage: Usage, shared: int | None) -> None:
+        """Takes what a server reported of its speed; `shared` is as in `cost.learned`."""
+        self.speeds = learned(self.speeds, usage, shared)
+        tail = tail_within(self.patience, self.speeds, self.budget.window)
+        self.budget = replace(self.budget, tail=tail if tail < self.budget.window else None)
+
+    def outlook(self, used: Count) -> Outlook:
+        """What the rungs would cost and do now."""
+        history = self.session.history
+        size = self.meter.sizer(history, used)
+        return Outlook(history, used.tokens, self.budget, self.policy, size, self.speeds)
+
     async def measure(self) -> Count:
         """The prompt that the history makes now."""
         return await self.meter.measure(self.session.history, enough_below=self.budget.due(self.policy.clear))
@@ -118,7 +137,10 @@ class Engine:
         """The next rung; a count whose bound passes the budget is taken at its worst."""
         tokens = used.upper if used.upper > self.budget.prompt else used.tokens
         size = self.meter.sizer(self.session.history, used)
-        at = standing(self.session.history, tokens, self.budget, self.policy, size, force=force)
+        history, budget = self.session.history, self.budget
+        at = standing(history, tokens, budget, self.policy, size, force=force)
+        if at.clearable and not Outlook(history, tokens, budget, self.policy, size, self.speeds).clearing_pays:
+            at = replace(at, clearable=0)
         if tokens < self._stuck_at:
             at = replace(at, compactable=0)
         if force:
@@ -139,6 +161,7 @@ class Engine:
         """Takes one rung from begin to commit; False where it would change nothing worth it."""
         before, started = self.session.history, monotonic()
         size = self.meter.sizer(before, used)
+        predicted = self.outlook(used).predicted(rung)
         begun = self.session.begin(rung)
         try:
             effect, how = await self._effect(rung, used, size)
@@ -150,7 +173,7 @@ class Engine:
             return False
         after = apply(before, effect)
         sizes = used.tokens, history_size(after, size), before.messages(), after.messages()
-        taken = RungTaken(rung, how, *sizes, monotonic() - started)
+        taken = RungTaken(rung, how, *sizes, monotonic() - started, predicted)
         self.session.commit(effect, begun, {**asdict(taken), "why": why})
         self.meter.void()
         self._stuck_at = 0

@@ -6,7 +6,7 @@ import json
 import logging
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -121,17 +121,8 @@ def _document(name: str, conversation: Conversation, footing: Footing, done: Set
         **{key: getattr(footing, key) for key in ("model", "runtime", "url")},
         "window": {**window, "reserve": budget.reserve, "decided_by": asdict(found) if found else None},
         "policy": footing.means.policy.name,
-        "before": _sized(done.before),
-        "shaped": done.shaped,
-        "rungs": [asdict(rung) for rung in done.rungs],
-        "after": _sized(done.after),
-        "words": {"shortened": done.words_shortened, "left_out": done.words_left_out},
-        "fits": done.fits,
+        **{name: value for name, value in asdict(replace(done, messages=())).items() if name != "messages"},
     }
-
-
-def _sized(sized: Sized) -> dict[str, object]:
-    return {**asdict(sized.count), "messages": sized.messages, "fills": dict(sized.fills)}
 
 
 def _lines(name: str, conversation: Conversation, footing: Footing, done: Settled) -> Iterator[str]:

@@ -119,6 +119,8 @@ async def _context(chat: Chat, _render: Renderer) -> None:
     budget = chat.engine.budget
     used, parts = await chat.filled()
     context_picture(parts, used, budget.window, budget.reserve, window_text(chat.window))
+    for line in await chat.outlook():
+        out(line)
 
 
 async def _compact(chat: Chat, _render: Renderer) -> None:

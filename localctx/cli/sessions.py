@@ -27,7 +27,7 @@ __all__ = ["Name", "app", "counted", "spelled", "when"]
 app = typer.Typer(name="sessions", help="Saved sessions: look, export, fork, undo, remove.", no_args_is_help=True)
 
 Name = Annotated[
-    str | None, typer.Argument(metavar="[ID]", help="A session, or a beginning of its name; else the newest.")
+    str | None, typer.Argument(metavar="ID", help="A session, or a beginning of its name; else the newest.")
 ]
 
 
@@ -42,11 +42,10 @@ def list_sessions(as_json: AsJson = False) -> None:
         out(spelled({"schema": 1, "sessions": rows}))
     else:
         column = min(max((len(each.name) for each in found), default=0), _LONG_NAME)
-        lines = "\n".join(line for each in found for line in _listed(each, column))
-        out(lines or "No session yet; begin one with: localctx run")
-    for each in found:
-        if each.trouble:
-            note(each.trouble)
+        text = "\n".join(line for each in found for line in _listed(each, column))
+        out(text or "No session yet; begin one with: localctx run")
+    for trouble in filter(None, (each.trouble for each in found)):
+        note(trouble)
 
 
 _NARROW, _LONG_NAME, _FIRST_WORDS = 40, 24, 50
@@ -78,7 +77,7 @@ def show(
     message: Annotated[int | None, typer.Option("--message", help="The message on this journal line, whole.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show a session in figures, its compactions, or one of its messages."""
+    """Show the figures of a session, its compactions, or a message."""
     from localctx.wiring import record
 
     if compactions and message is not None:
@@ -89,10 +88,8 @@ def show(
     elif compactions:
         made = record.compactions(kept)
         none = f"No compaction has happened in session {kept.name}."
-        fields, text = (
-            {"compactions": made},
-            "\n\n".join(f"{_rows(each)}\n\n{each['summary']}" for each in made) or none,
-        )
+        text = "\n\n".join(f"{_rows(each)}\n\n{each['summary']}" for each in made) or none
+        fields = {"compactions": made}
     else:
         fields = record.figures(kept)
         text = "\n".join([_rows({"session": kept.name, **fields}), *_details(fields)])
@@ -106,8 +103,8 @@ def _details(fields: Mapping[str, Any]) -> Iterator[str]:
 
     for each in fields["tools"]:
         sizes = f"{each['returned']:,} characters returned, {each['shown']:,} shown to the model"
-        yield f"tool                {each['tool']}: {counted(each['results'], 'result')}, {sizes}"
-    yield from (f"work                {line}" for line in lines(read_state(fields["work"])))
+        yield f"{'tool':<19}  {each['tool']}: {counted(each['results'], 'result')}, {sizes}"
+    yield from (f"{'work':<19}  {line}" for line in lines(read_state(fields["work"])))
 
 
 def _message(kept: Kept, number: int) -> tuple[dict[str, object], str]:
@@ -119,8 +116,9 @@ def _message(kept: Kept, number: int) -> tuple[dict[str, object], str]:
         step = f"localctx sessions export {kept.name} --format markdown names the line of each"
         raise kept.damage or Misuse(f"line {number} of session {kept.name} holds no message; {step}")
     whole = kept.lines.whole(entry)
-    if whole is None and '"whole"' in json.dumps(entry.body.get("bodies")):
-        note("what the tool returned is no longer here whole; this is what the model read of it")
+    match entry.body:
+        case {"bodies": {"whole": _}} if whole is None:
+            note("what the tool returned is no longer here whole; this is what the model read of it")
     about = {name: entry.body.get(name) for name in ("message", "tool", "size")}
     match entry.body:
         case {"message": {"role": "tool", "content": str(text)}}:
@@ -139,7 +137,7 @@ def export(
     file: Annotated[Path | None, typer.Option("--out", help="A new file; one that is there stays as it is.")] = None,
     ahead: Annotated[bool, typer.Option("--next", help="What the model would read next instead.")] = False,
 ) -> None:
-    """Write down all that was said, word for word, also what a compaction took the place of."""
+    """Write down all that was said, whatever was compacted since."""
     from localctx.core.record import markdown
     from localctx.wiring import record
 
@@ -158,10 +156,10 @@ def export(
 @app.command()
 def fork(
     session: Annotated[str, typer.Argument(metavar="ID", help="A session, or a beginning of its name.")],
-    new: Annotated[str | None, typer.Argument(metavar="[NEW]", help="The name of the new one.")] = None,
+    new: Annotated[str | None, typer.Argument(metavar="NEW", help="The name of the new one.")] = None,
     through: Annotated[int | None, typer.Option("--through", help="The last journal line that it takes over.")] = None,
 ) -> None:
-    """Begin a new session with the lines of another, which stays as it is."""
+    """Begin a new session with the lines of another."""
     from localctx.wiring import record
 
     name = record.sessions().fork(session, new, through)
@@ -174,7 +172,7 @@ def undo(
     session: Name = None,
     redo: Annotated[bool, typer.Option("--redo", help="Bring back what the last undo took.")] = False,
 ) -> None:
-    """Take back the last thing that you said and all that came of it; nothing is deleted."""
+    """Take back your last message and all that came of it."""
     from localctx.wiring import record
 
     done = record.bring_back(session) if redo else record.take_back(session)
@@ -237,7 +235,7 @@ def _rows(fields: Mapping[str, object]) -> str:
     """The fields that are one value, a line each."""
     hidden = {"summary", "trouble", "tools", "work"}
     told = {name: value for name, value in fields.items() if value is not None and name not in hidden}
-    return "\n".join(f"{name.replace('_', ' '):<18}  {_value(name, value)}" for name, value in told.items())
+    return "\n".join(f"{name.replace('_', ' '):<19}  {_value(name, value)}" for name, value in told.items())
 
 
 def _value(name: str, value: object) -> str:

@@ -23,7 +23,7 @@ app = typer.Typer(name="work", help="Where the work of a session stands.", no_ar
 
 @app.command()
 def show(session: Name = None, as_json: AsJson = False) -> None:
-    """Show what the model recorded of its work, and its latest checkpoint."""
+    """Show what the model recorded, and the latest checkpoint."""
     from localctx.core.journal import project
     from localctx.core.record import compactions
     from localctx.wiring import record

@@ -97,7 +97,10 @@ class RungBegun:
 
 @dataclass(frozen=True, slots=True)
 class RungTaken:
-    """A rung was taken: sizes before and after, how (`model`, `machine`), and the seconds that it took."""
+    """A rung was taken: sizes before and after, how (`model`, `machine`, `prepared`, `stubs`), and the seconds that it took.
+
+    `predicted` are the seconds that it was likely to cost with the next request's prefill; None where no speed is known.
+    """
 
     rung: Rung
     how: str
@@ -106,6 +109,7 @@ class RungTaken:
     messages_before: int
     messages_after: int
     seconds: float
+    predicted: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

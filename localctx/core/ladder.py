@@ -51,19 +51,23 @@ __all__ = [
     "checkpoint_at",
     "choose_cut",
     "clear",
+    "clear_gain",
     "clearable",
     "compaction_cut",
     "fills",
     "freed",
     "history_size",
+    "kept_tail",
     "least",
     "next_rung",
     "standing",
+    "system_size",
     "tail_tokens",
     "trim",
     "tuned",
     "unit_size",
     "unseen",
+    "untouched",
 ]
 
 
@@ -322,12 +326,13 @@ def standing(
     may_compact = force or (Rung.COMPACT in policy.rungs and used > budget.due(policy.compact))
     return Standing(
         used,
-        _clear_gain(history, budget, policy, size) if may_clear else 0,
+        clear_gain(history, budget, policy, size) if may_clear else 0,
         _compact_gain(history, used, budget, policy, size) if may_compact else 0,
     )
 
 
-def _clear_gain(history: History, budget: Budget, policy: Policy, size: Callable[[str], int]) -> int:
+def clear_gain(history: History, budget: Budget, policy: Policy, size: Callable[[str], int]) -> int:
+    """The tokens that clearing would free."""
     return sum(_cycle_gain(cycle, policy, size) for cycle in _unprotected(history, budget, policy, size))
 
 
@@ -371,7 +376,12 @@ def checkpoint_at(history: History, cut: int, budget: Budget, size: Callable[[st
 
 def _room(history: History, budget: Budget, size: Callable[[str], int]) -> int:
     """The window less what the system's words take of it: shares are of this, or a long system prompt leaves nothing."""
-    return max(budget.window - sum(unit_size(message, size) for message in history.system), 0)
+    return max(budget.window - system_size(history, size), 0)
+
+
+def system_size(history: History, size: Callable[[str], int]) -> int:
+    """The tokens of the system's words."""
+    return sum(unit_size(message, size) for message in history.system)
 
 
 # --- rungs --------------------------------------------------------------------------------------------------------
@@ -389,10 +399,15 @@ def compaction_cut(history: History, budget: Budget, policy: Policy, size: Calla
 
     The tail is what `tail_tokens` allows, and no more than leaves the rebuilt history below the compaction's threshold.
     """
+    return choose_cut(history, kept_tail(history, budget, policy, size), size, policy.keeps)
+
+
+def kept_tail(history: History, budget: Budget, policy: Policy, size: Callable[[str], int]) -> int:
+    """The tokens that a compaction keeps word for word: as `tail_tokens` allows, within the budget's own limit."""
     room = _room(history, budget, size)
     fixed = (budget.window - room) + words_budget(room) + summary_cap(budget.window)
-    tail = min(tail_tokens(room), max(budget.due(policy.compact) - fixed, 0)) if policy.tail else 0
-    return choose_cut(history, tail, size, policy.keeps)
+    most = tail_tokens(room) if budget.tail is None else min(tail_tokens(room), budget.tail)
+    return min(most, max(budget.due(policy.compact) - fixed, 0)) if policy.tail else 0
 
 
 def choose_cut(history: History, room: int, size: Callable[[str], int], keeps: int = 1) -> int | None:
@@ -439,6 +454,17 @@ def clear(
     """
     cycles = _unprotected(history, budget, policy, size)
     return Cleared(tuple(stub for cycle in cycles for stub in _cycle_stubs(cycle, policy, size, decided or {})))
+
+
+def untouched(history: History, budget: Budget, policy: Policy, size: Callable[[str], int]) -> int:
+    """The tokens in front of the first unit that `clear` would change."""
+    old = {id(cycle) for cycle in _unprotected(history, budget, policy, size)}
+    before = history_size(replace(history, turns=()), size)
+    for _, unit in history.units():
+        if isinstance(unit, ToolCycle) and id(unit) in old and _cycle_gain(unit, policy, size) > 0:
+            break
+        before += unit_size(unit, size)
+    return before
 
 
 def clearable(history: History, budget: Budget, policy: Policy, size: Callable[[str], int]) -> list[OldResult]:

@@ -140,8 +140,9 @@ def _alternate(messages: list[WireMessage], coming: WireMessage) -> None:
 
 
 def _stay_apart(said: WireMessage, coming: WireMessage) -> bool:
-    """Whether calls are not to be joined to the reply before them: twelve templates drop the words of a message with
-    calls in silence, and two refuse words with thoughts there.
+    """Whether calls are not to be joined to the reply before them.
+
+    Of a message with calls twelve templates drop the words in silence, and two refuse words with thoughts.
     """
     words = said.get("content") or (said.get("reasoning_content") and coming.get("content"))
     return bool(words and coming.get("tool_calls"))

@@ -151,11 +151,15 @@ _RESERVE_LIMIT = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """A window divided: `reserve` is kept for the reply, `prompt` is what a request may use."""
+    """A window divided: `reserve` is kept for the reply, `prompt` is what a request may use.
+
+    `tail` is the most that a compaction keeps word for word, where reading it again would try somebody's patience.
+    """
 
     window: int
     reserve: int
     max_prompt: int
+    tail: int | None = None
 
     @classmethod
     def of(cls, window: int, *, max_prompt: int | None = None, output_limit: int | None = None) -> Budget:

@@ -6,7 +6,7 @@ import asyncio
 import os
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec.structs import replace
 
@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Footing", "check_new", "compacted", "the_conversation"]
 
+Emit: TypeAlias = "Callable[[Event], None]"
+Progress: TypeAlias = "Callable[[int, int], None]"
+
 
 @dataclass(frozen=True, slots=True)
 class Footing:
@@ -51,11 +54,11 @@ class Footing:
 
 def the_conversation(found: Sequence[Conversation] | str, name: str, form: str) -> Conversation:
     """The one conversation of a file, which is to be of a format (`auto`: of any). Raises `Misuse` where that is not so."""
-    if isinstance(found, str):
-        what = "holds no conversation of a known format" if found.strip() else "is empty"
+    spoken = [] if isinstance(found, str) else [each for each in found if each.messages]
+    if not spoken:
+        what = "is empty" if isinstance(found, str) and not found.strip() else "holds no conversation that is known"
         raise Misuse(f"{name} {what}; name a transcript (localctx count takes any text)")
-    spoken = [each for each in found if each.messages]
-    if len(spoken) != 1:
+    if len(spoken) > 1:
         raise Misuse(f"{name} holds {len(spoken):,} conversations, and one is taken; save one to a file of its own")
     if form not in {"auto", spoken[0].format, "jsonl" if spoken[0].format == "openai" else ""}:
         raise Misuse(f"{name} is of the format {spoken[0].format}, not {form}; pass --format auto")
@@ -71,13 +74,7 @@ def check_new(path: Path) -> None:
 
 
 async def compacted(
-    conversation: Conversation,
-    given: Settings,
-    tokens: int | None,
-    emit: Callable[[Event], None],
-    progress: Callable[[int, int], None],
-    *,
-    dry: bool,
+    conversation: Conversation, given: Settings, tokens: int | None, emit: Emit, progress: Progress, *, dry: bool
 ) -> tuple[Footing, Settled]:
     """Settles a conversation into a window of `tokens`, else the one that the named model is served with, or an assumed one.
 
@@ -92,24 +89,16 @@ async def compacted(
         beat.cancel()
 
 
-_BEAT_SECONDS = 15
-
-
-async def _beat(emit: Callable[[Event], None]) -> None:
-    """Says from time to time that a server is still being waited for."""
-    while True:
-        await asyncio.sleep(_BEAT_SECONDS)
+async def _beat(emit: Emit) -> None:
+    """Says after 15 s, 30 s, a minute, two, ... that a server is still being waited for."""
+    for seconds in (15, *(15 << doublings for doublings in range(30))):
+        await asyncio.sleep(seconds)
         emit(Notice("at-work", "still at work"))
 
 
 @asynccontextmanager
 async def _footing(
-    given: Settings,
-    tokens: int | None,
-    emit: Callable[[Event], None],
-    progress: Callable[[int, int], None],
-    *,
-    dry: bool,
+    given: Settings, tokens: int | None, emit: Emit, progress: Progress, *, dry: bool
 ) -> AsyncIterator[Footing]:
     """With the model that was named; without one an estimate counts, and nobody writes a summary."""
     wish = reconcile([Reading(Source.PINNED, tokens, "--window")]) if tokens else None
@@ -129,7 +118,7 @@ async def _footing(
         yield Footing(window, means, chat.model, chat.runtime.kind, chat.runtime.url)
 
 
-def _but_assumed(emit: Callable[[Event], None]) -> Callable[[Event], None]:
+def _but_assumed(emit: Emit) -> Emit:
     """Passes on all but what a chat says of a window that nobody states: perhaps it is not the one that counts here."""
     return lambda event: None if isinstance(event, Notice) and event.code == "assumed" else emit(event)
 
@@ -148,7 +137,7 @@ def _helper(chat: Chat, window: EffectiveWindow) -> Helper | None:
     return chat.engine.summarizer or own
 
 
-def _budget(window: EffectiveWindow, given: Settings, emit: Callable[[Event], None]) -> Budget:
+def _budget(window: EffectiveWindow, given: Settings, emit: Emit) -> Budget:
     if window.decided_by and window.decided_by.source is Source.ASSUMED:
         emit(Notice("assumed", f"nobody states the window: assuming {window.tokens:,} tokens; pass --window to say it"))
     return Budget.of(window.tokens or 0, max_prompt=window.max_prompt, output_limit=given.max_tokens)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from localctx.app.session import Session
 from localctx.core.checkpoint import render
 from localctx.core.journal import Entry, effect_of, living, project, undo
+from localctx.core.ladder import Compacted
 from localctx.core.messages import Message, plain
 from localctx.core.outgoing import outgoing
 from localctx.core.record import compactions as compactions_of
@@ -49,7 +50,7 @@ __all__ = [
 class Kept:
     """A session as it is on disk: the entries before the first that cannot be read, and what is wrong with that one.
 
-    `written` is when that was last (UTC), `lines` what finds the whole text of a result.
+    `written` is when that was last (UTC, ISO 8601; empty where nobody knows), `lines` finds the whole text of a result.
     """
 
     name: str
@@ -82,10 +83,18 @@ def read(name: str | None = None, *, texts: bool = False) -> Kept:
     folder = found.path.parent
     try:
         written = datetime.fromtimestamp(found.path.stat().st_mtime, UTC).isoformat(timespec="seconds")
-        size = sum(each.lstat().st_size for each in folder.rglob("*") if not each.is_dir())
-    except OSError as error:
-        raise unusable(folder, error) from error
-    return Kept(folder.name, folder, header_of(found.path), written, size, entries, damage, found)
+    except (OSError, ValueError, OverflowError):
+        written = ""
+    return Kept(folder.name, folder, header_of(found.path), written, _size(folder), entries, damage, found)
+
+
+def _size(folder: Path) -> int:
+    """The bytes of all files in a folder and below it; one that goes meanwhile takes none."""
+    size = 0
+    for each in folder.rglob("*"):
+        with suppress(OSError):
+            size += 0 if each.is_dir() else each.lstat().st_size
+    return size
 
 
 def _sound(entries: Iterable[Entry]) -> tuple[list[Entry], JournalDamaged | None]:
@@ -103,8 +112,7 @@ def _sound(entries: Iterable[Entry]) -> tuple[list[Entry], JournalDamaged | None
 
 def figures(kept: Kept) -> dict[str, Any]:
     """A session in figures: what counts of it, what was taken back, who answered last, and where it is."""
-    seen, made = overview(kept.entries), compactions_of(kept.entries)
-    undone = sum(each.undone for each in made)
+    seen, made = overview(kept.entries), _compacted(living(kept.entries))
     return {
         "created": kept.header.get("created"),
         "forked_from": kept.header.get("forked_from"),
@@ -114,11 +122,11 @@ def figures(kept: Kept) -> dict[str, Any]:
         "confidence": seen.window.get("confidence"),
         "messages": seen.messages,
         "messages_taken_back": seen.taken_back,
-        "compactions": len(made) - undone,
-        "compactions_undone": undone,
+        "compactions": made,
+        "compactions_undone": _compacted(kept.entries) - made,
         "lines": len(kept.entries),
         "lines_undone": seen.undone,
-        "bytes": kept.size_bytes,
+        "size_bytes": kept.size_bytes,
         "folder": str(kept.folder),
         "tools": [asdict(each) for each in seen.tools],
         "work": as_json(seen.work),
@@ -186,12 +194,11 @@ def bring_back(name: str | None = None) -> Changed:
 
 def _changed(name: str, words: str, more: Sequence[Entry], less: Sequence[Entry]) -> Changed:
     messages = len(conversation(more)) - len(conversation(less))
-    made = _standing(more) - _standing(less)
-    return Changed(name, words, messages, made)
+    return Changed(name, words, messages, _compacted(living(more)) - _compacted(living(less)))
 
 
-def _standing(entries: Sequence[Entry]) -> int:
-    return sum(not each.undone for each in compactions_of(entries))
+def _compacted(entries: Iterable[Entry]) -> int:
+    return sum(isinstance(effect_of(entry), Compacted) for entry in entries if entry.type == "commit")
 
 
 def clear_work(name: str | None = None) -> str:

@@ -175,8 +175,8 @@ def test_show_tells_a_session_in_figures(here: Run, mine: Path) -> None:
     assert (told["messages"], told["messages taken back"], told["compactions"]) == ("6", "0", "1")
     assert told["tool"] == "read_file: 1 result, 18,790 characters returned, 6,048 shown to the model"
     assert told["folder"] == str(mine)
-    assert "work                goal: read all files\n" in done.stdout
-    assert "work                pending: b.txt\n" in done.stdout
+    assert "work                 goal: read all files\n" in done.stdout
+    assert "work                 pending: b.txt\n" in done.stdout
 
 
 def test_show_as_json(here: Run, mine: Path) -> None:
@@ -186,7 +186,7 @@ def test_show_as_json(here: Run, mine: Path) -> None:
     assert (shown["messages"], shown["messages_taken_back"], shown["lines_undone"]) == (4, 2, 2)
     assert shown["tools"] == [{"tool": "read_file", "results": 1, "returned": len(WHOLE), "shown": len(SHOWN)}]
     assert shown["work"] == {"goal": "read all files", "todos": [{"text": "b.txt", "status": "pending"}]}
-    assert shown["bytes"] == sum(each.stat().st_size for each in mine.rglob("*") if each.is_file())
+    assert shown["size_bytes"] == sum(each.stat().st_size for each in mine.rglob("*") if each.is_file())
     assert shown["forked_from"] is None
     assert shown["trouble"] is None
 
@@ -207,7 +207,7 @@ def test_a_compaction_that_was_undone_stays_to_be_seen(here: Run, make: Made) ->
     assert here("sessions", "undo").stdout == "taken back: Three. (1 message, 1 compaction)\n"
     (row,) = json.loads(here("sessions", "show", "--compactions", "--json").stdout)["compactions"]
     assert (row["undone"], row["replaced_from"], row["replaced_to"], row["tokens_before"]) == (True, 1, 2, None)
-    assert "undone              yes\n" in here("sessions", "show", "--compactions").stdout
+    assert "undone               yes\n" in here("sessions", "show", "--compactions").stdout
 
 
 def test_without_a_compaction_that_is_said(here: Run, make: Made) -> None:
@@ -315,14 +315,15 @@ def test_an_export_is_exact_and_steers_no_terminal(here: Run, make: Made, text: 
 
 
 def test_out_makes_a_private_file_and_never_overwrites(here: Run, mine: Path, tmp_path: Path) -> None:
-    done = here("sessions", "export", mine.name, "--out", "a.json")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "wrote 6 messages to a.json\n")
-    path = tmp_path / "work" / "a.json"
+    (tmp_path / "new").mkdir()
+    done = here("sessions", "export", mine.name, "--out", "new/a.json")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "wrote 6 messages to new/a.json\n")
+    path = tmp_path / "new" / "a.json"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     before = path.read_bytes()
     assert json.loads(before)["messages"]
-    (tmp_path / "work" / "link.json").symlink_to(tmp_path / "elsewhere")
-    for taken in ("a.json", ".", "link.json", "no/such/folder", ""):
+    (tmp_path / "new" / "link.json").symlink_to(tmp_path / "elsewhere")
+    for taken in ("new/a.json", "new", "new/link.json", "new/no/such", "new/a.json/b", ""):
         done = here("sessions", "export", mine.name, "--out", taken)
         assert (done.returncode, done.stdout) == (2, ""), taken
         assert "name a file" in complaint(done.stderr)
@@ -364,7 +365,7 @@ def test_a_fork_is_named_and_goes_on_by_itself(here: Run, mine: Path) -> None:
     shown = json.loads(here("sessions", "show", "theirs", "--json").stdout)
     assert (shown["forked_from"], shown["messages"], shown["compactions"]) == ("mine", 4, 0)
     assert here("sessions", "show", "theirs", "--message", "4").stdout == WHOLE + "\n"
-    assert "forked from         mine\n" in here("sessions", "show", "theirs").stdout
+    assert "forked from          mine\n" in here("sessions", "show", "theirs").stdout
     new = here("sessions", "fork", mine.name).stdout.strip()
     assert json.loads(here("sessions", "show", new, "--json").stdout)["messages"] == 6
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from localctx.core.journal import project
 from localctx.core.ladder import Compacted, Policy, apply, checkpoint_at, trim
 from localctx.core.messages import History
-from localctx.core.outgoing import NO_RESULT, WireMessage, defects, outgoing, texts
+from localctx.core.outgoing import NO_REPLY, NO_RESULT, WireMessage, defects, outgoing, texts
 from localctx.core.transcript import parse
 from localctx.core.window import Budget
 from tests.cases import case
@@ -26,8 +26,14 @@ CALLED = {"role": "assistant", "content": None, "tool_calls": [CALL]}
 ANSWER = {"role": "tool", "tool_call_id": "a", "content": "done"}
 
 
-def sent(wire: list[object], ask: str = "") -> list[WireMessage]:
-    return outgoing(parse(wire).history, ask=ask)
+MISSING = {"role": "tool", "tool_call_id": "a", "content": NO_RESULT}
+UNSAID = {"role": "assistant", "content": NO_REPLY}
+GOES_ON = {"role": "user", "content": "(The conversation goes on.)"}
+IMAGE = {"type": "image_url", "image_url": {}}
+
+
+def sent(wire: list[object], ask: str = "", nudge: str = "") -> list[WireMessage]:
+    return outgoing(parse(wire).history, ask=ask, nudge=nudge)
 
 
 # --- the validator itself -------------------------------------------------------------------------------------------
@@ -37,6 +43,7 @@ def sent(wire: list[object], ask: str = "") -> list[WireMessage]:
     ("messages", "found"),
     [
         pytest.param([SYSTEM, ASKED, CALLED, ANSWER, SAID, ASKED], [], id="a clean list"),
+        pytest.param([ASKED, SAID, ASKED, {"role": "assistant", "content": ""}], [], id="a reply that has not begun"),
         pytest.param([ASKED, CALLED], [], id="calls in flight"),
         pytest.param([SYSTEM], ["no user message"], id="nobody asks"),
         pytest.param([ASKED, SYSTEM], ["a system message after the first"], id="late system"),
@@ -50,6 +57,14 @@ def sent(wire: list[object], ask: str = "") -> list[WireMessage]:
         ),
         pytest.param([ASKED, CALLED, ASKED], ["call a has no result before message 2"], id="abandoned"),
         pytest.param([{"role": "user"}], ["the user message at 0 has no content"], id="no content"),
+        pytest.param(
+            [ASKED, CALLED, ANSWER, ASKED], ["no reply between the results and the user message at 3"], id="no reply"
+        ),
+        pytest.param(
+            [ASKED, {"role": "assistant", "content": ""}, ASKED],
+            ["the assistant message at 1 says nothing"],
+            id="an empty reply",
+        ),
     ],
 )
 def test_defects(messages: list[WireMessage], found: list[str]) -> None:
@@ -63,6 +78,7 @@ def test_defects(messages: list[WireMessage], found: list[str]) -> None:
 def test_any_list_of_messages_is_repaired(wire: list[object]) -> None:
     history = parse(wire).history
     assert defects(outgoing(history, ask="Go on.")) == []
+    assert defects(outgoing(history, nudge="Soon full.")) == []
     if history.turns:
         assert defects(outgoing(history)) == []
 
@@ -71,6 +87,7 @@ def test_any_list_of_messages_is_repaired(wire: list[object]) -> None:
 def test_a_history_stays_fit_to_be_sent_whatever_happens_to_it(size: Callable[[str], int], moves: list[Move]) -> None:
     history = project(play(moves, size))
     assert defects(outgoing(history, ask="Go on.")) == []
+    assert defects(outgoing(history, nudge="Soon full.")) == []
     if history.turns or history.checkpoint:
         assert defects(outgoing(history)) == []
 
@@ -113,10 +130,21 @@ def test_each_request_begins_with_the_one_before(wire: list[Wire]) -> None:
             id="neighbours are joined",
         ),
         pytest.param(
-            [ASKED, {"role": "user", "content": [{"type": "image_url", "image_url": {}}]}],
+            [ASKED, {"role": "user", "content": [IMAGE]}],
             "",
-            [{"role": "user", "content": [{"type": "text", "text": "?"}, {"type": "image_url", "image_url": {}}]}],
+            [{"role": "user", "content": [{"type": "text", "text": "?"}, IMAGE]}],
             id="neighbours of two kinds become parts",
+        ),
+        pytest.param(
+            [ASKED, {"role": "user", "content": [{"type": "text", "text": "this?"}, IMAGE]}],
+            "now",
+            [
+                {
+                    "role": "user",
+                    "content": [{"type": "text", "text": "?\n\nthis?"}, IMAGE, {"type": "text", "text": "now"}],
+                }
+            ],
+            id="texts that meet are one part",
         ),
         pytest.param(
             [{"role": "user", "content": None}, ASKED, SAID],
@@ -124,9 +152,7 @@ def test_each_request_begins_with_the_one_before(wire: list[Wire]) -> None:
             [ASKED, SAID, {"role": "user", "content": "now"}],
             id="nothing is joined to nothing",
         ),
-        pytest.param(
-            [SAID], "", [{"role": "user", "content": "(The conversation goes on.)"}, SAID], id="somebody asked first"
-        ),
+        pytest.param([SAID], "", [GOES_ON, SAID], id="somebody asked first"),
         pytest.param(
             [ASKED, {"role": "assistant", "reasoning_content": "so"}],
             "",
@@ -145,28 +171,62 @@ def test_each_request_begins_with_the_one_before(wire: list[Wire]) -> None:
             [ASKED, CALLED, {"role": "tool", "tool_call_id": "a", "content": ""}],
             id="a result has content",
         ),
-        pytest.param(
-            [ASKED, CALLED, ASKED],
-            "",
-            [ASKED, CALLED, {"role": "tool", "tool_call_id": "a", "content": NO_RESULT}, ASKED],
-            id="an abandoned call is answered",
-        ),
-        pytest.param([ASKED, CALLED], "", [ASKED, CALLED], id="a call in flight is not"),
+        pytest.param([ASKED, CALLED, ASKED], "", [ASKED, CALLED, MISSING, UNSAID, ASKED], id="an abandoned call"),
+        pytest.param([ASKED, CALLED], "", [ASKED, CALLED], id="a call in flight is not answered"),
         pytest.param(
             [ASKED, CALLED],
             "now",
-            [
-                ASKED,
-                CALLED,
-                {"role": "tool", "tool_call_id": "a", "content": NO_RESULT},
-                {"role": "user", "content": "now"},
-            ],
+            [ASKED, CALLED, MISSING, UNSAID, {"role": "user", "content": "now"}],
             id="unless the user speaks",
+        ),
+        pytest.param(
+            [ASKED, CALLED, ANSWER, ASKED, CALLED, ANSWER],
+            "now",
+            [ASKED, CALLED, ANSWER, UNSAID, ASKED, CALLED, ANSWER, UNSAID, {"role": "user", "content": "now"}],
+            id="somebody replied to the user",
+        ),
+        pytest.param(
+            [ASKED, {**SAID, "content": None, "reasoning_content": "so"}, ASKED],
+            "",
+            [ASKED, {**UNSAID, "reasoning_content": "so"}, ASKED],
+            id="if without a word",
+        ),
+        pytest.param([ASKED, SAID, SAID], "", [ASKED, {**SAID, "content": "hm\n\nhm"}], id="replies are joined"),
+        pytest.param(
+            [ASKED, SAID, CALLED, ANSWER],
+            "",
+            [ASKED, SAID, GOES_ON, CALLED, ANSWER],
+            id="but not to calls, beside which words are dropped",
+        ),
+        pytest.param(
+            [ASKED, {**SAID, "content": "", "reasoning_content": "so"}, CALLED, ANSWER],
+            "",
+            [ASKED, {**CALLED, "content": "", "reasoning_content": "so"}, ANSWER],
+            id="thoughts are",
+        ),
+        pytest.param(
+            [ASKED, {**SAID, "content": "", "reasoning_content": "so"}, {**CALLED, "content": "hm"}, ANSWER],
+            "",
+            [ASKED, {**UNSAID, "reasoning_content": "so"}, GOES_ON, {**CALLED, "content": "hm"}, ANSWER],
+            id="but not thoughts to words with calls",
         ),
     ],
 )
 def test_repairs(wire: list[object], ask: str, expected: list[WireMessage]) -> None:
     assert sent(wire, ask) == expected
+
+
+@pytest.mark.parametrize(
+    ("wire", "last"),
+    [
+        pytest.param([ASKED], [{"role": "user", "content": "?\n\nsoon"}], id="behind the user's words"),
+        pytest.param([ASKED, CALLED, ANSWER], [CALLED, {**ANSWER, "content": "done\n\nsoon"}], id="behind results"),
+        pytest.param([ASKED, SAID], [SAID, {"role": "user", "content": "soon"}], id="behind a reply"),
+        pytest.param([ASKED, CALLED], [CALLED, {**MISSING, "content": f"{NO_RESULT}\n\nsoon"}], id="behind a call"),
+    ],
+)
+def test_a_nudge_is_the_last_that_is_read(wire: list[object], last: list[WireMessage]) -> None:
+    assert sent(wire, nudge="soon")[-len(last) :] == last
 
 
 def test_the_checkpoint_is_folded_into_the_first_user_message(size: Callable[[str], int]) -> None:

@@ -91,9 +91,10 @@ def test_results_are_counted_by_tool_the_largest_first() -> None:
         result("[...]", tool="big", size=20_000, **long),
         result("whole", tool="big", size=5),
         result("[interrupted: no result]", tool="small"),
+        ("message", {"message": {"role": "tool", "content": None}, "tool": "small"}),
         result("of nobody", size=7),
     ]
-    assert overview(entries(*lines)).tools == (Use("big", 2, 20_005, 9_005), Use("small", 2, 5, 29))
+    assert overview(entries(*lines)).tools == (Use("big", 2, 20_005, 9_005), Use("small", 3, 5, 29))
 
 
 def test_results_that_were_undone_are_not_counted() -> None:

@@ -15,11 +15,12 @@ from localctx.core.outgoing import defects, outgoing
 from localctx.core.recall import documents
 from localctx.core.work import as_json
 from localctx.stores.recall import RecallIndex
-from tests.killed.conftest import Place, Told, Whole
+from tests.killed.conftest import Place, Told, Whole, asks_for_notes
 from tests.killed.script import GO_ON, SYSTEM, TURNS, expected_reply
 
 __all__ = [
     "alive",
+    "check_index",
     "check_journal",
     "check_nothing_told_is_lost",
     "check_projection",
@@ -124,7 +125,7 @@ def check_projection(entries: Sequence[Entry]) -> History:
 
 def turn_requests(bodies: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """The requests that asked for no notes."""
-    return [body for body in bodies if "grammar" not in body]
+    return [body for body in bodies if not asks_for_notes(body)]
 
 
 _NUDGES = "\n\nRecovered work state", "\n\n[CONTEXT "
@@ -181,7 +182,7 @@ def check_resumed(place: Place, entries: Sequence[Entry], whole: Whole) -> None:
     last = str(place.fake.chats[-1]["messages"][:2])
     assert SYSTEM in last
     assert TURNS[0] in last
-    _check_index(place, entries)
+    check_index(place, entries)
 
 
 def _returned(entries: Sequence[Entry]) -> dict[tuple[str, str], object]:
@@ -201,7 +202,7 @@ def _returned(entries: Sequence[Entry]) -> dict[tuple[str, str], object]:
     return found
 
 
-def _check_index(place: Place, entries: Sequence[Entry]) -> None:
+def check_index(place: Place, entries: Sequence[Entry]) -> None:
     """The index that lived through the kills finds what a new one finds."""
     created = json.loads(place.complete.splitlines()[0])["created"]
     kept, new = RecallIndex(place.folder / "recall.db", created), RecallIndex(None)

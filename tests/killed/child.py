@@ -133,14 +133,18 @@ async def _compact(chat: Chat, shell: Shell) -> None:
     shell.tell("compacted", done=await chat.engine.compact())
 
 
-async def _asked_while_compacting(chat: Chat, shell: Shell, text: str) -> None:
+async def _idle(chat: Chat, _shell: Shell) -> None:
+    await chat.idle()
+
+
+async def _asked_in_the_middle(chat: Chat, shell: Shell, meanwhile: str, text: str) -> None:
     """A message comes while the notes stream: they are given up, and it is answered."""
-    compacting = asyncio.create_task(chat.engine.compact())
+    working = asyncio.create_task(chat.idle() if meanwhile == "idle" else chat.engine.compact())
     await shell.began.wait()
     await asyncio.sleep(_A_MOMENT)
-    compacting.cancel()
-    await asyncio.wait([compacting])
-    shell.tell("given_up", cancelled=compacting.cancelled())
+    working.cancel()
+    await asyncio.wait([working])
+    shell.tell("given_up", cancelled=working.cancelled())
     await chat.ask(text)
 
 
@@ -156,7 +160,7 @@ async def _undo(chat: Chat, shell: Shell) -> None:
 
 
 async def _filled(chat: Chat, shell: Shell) -> None:
-    used, _ = await chat.filled()
+    used, *_ = await chat.filled()
     budget, policy = chat.engine.budget, chat.engine.policy
     due = [int(budget.window * share) for share in (policy.warn, policy.compact, policy.trim)]
     messages, source = chat.session.history.messages(), chat.window.decided_by and chat.window.decided_by.source
@@ -172,7 +176,8 @@ _ACTIONS: Mapping[str, Callable[..., Awaitable[None]]] = {
     "script": _script,
     "ask": _ask,
     "compact": _compact,
-    "asked_while_compacting": _asked_while_compacting,
+    "idle": _idle,
+    "asked_in_the_middle": _asked_in_the_middle,
     "asked_beside_compacting": _asked_beside_compacting,
     "undo": _undo,
     "filled": _filled,

@@ -27,7 +27,6 @@ Told = dict[str, Any]
 _SECONDS = 60
 """After these a child is ended, whatever it waits for; it takes three."""
 
-
 _STARTER = get_context("forkserver")
 _STARTER.set_forkserver_preload(["tests.killed.preloaded"])
 """Starts programs that have imported all by then, which else takes them longer than the rest."""
@@ -130,8 +129,9 @@ class Place:
             process.join()
             process.close()
             listener.close()
-        complaints = (self.home / "stderr").read_text(encoding="utf-8")
-        assert "Traceback" not in complaints, complaints
+        complaints = self.home / "stderr"
+        said = complaints.read_text(encoding="utf-8") if complaints.exists() else ""
+        assert "Traceback" not in said, said
 
     def done(self, *do: Sequence[str]) -> Child:
         """Does it all, to the end."""
@@ -149,9 +149,20 @@ class Place:
     def until_asked(self, wanted: Callable[[dict[str, Any]], bool]) -> None:
         """Waits until the server was asked something that is wanted."""
         deadline = time.monotonic() + _SECONDS
-        while not any(wanted(body) for body in self.fake.chats):
+        while not any(map(wanted, self.fake.chats)):
             assert time.monotonic() < deadline, "nothing like that was asked"
             time.sleep(0.005)
+
+    def until_notes_asked(self, child: Child, nth: int) -> None:
+        """Waits until the server was asked for notes so many times from now, or the program has ended."""
+        before = len(self.fake.chats)
+        while sum(map(asks_for_notes, self.fake.chats[before:])) < nth and child.process.is_alive():
+            time.sleep(0.001)
+
+
+def asks_for_notes(body: dict[str, Any]) -> bool:
+    """Whether a request is one for notes."""
+    return "grammar" in body
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from tests.killed.checks import (
     messages,
     turn_requests,
 )
-from tests.killed.conftest import Place, Whole
+from tests.killed.conftest import Place, Whole, asks_for_notes
 
 ENDING = [signal.SIGTERM, signal.SIGHUP]
 ASKED, COUNT = "Count to a hundred.", "one two three four five six seven eight nine ten " * 10
@@ -56,24 +56,13 @@ def ended(place: Place, number: int, wanted: Callable[[dict[str, Any]], bool], *
     assert b"Traceback" not in complaints
 
 
-def answered(place: Place, *arguments: str) -> str:
-    """What the program answers when it is left alone."""
-    with run(place, *arguments) as process:
-        try:
-            answer, complaints = process.communicate(timeout=60)
-        finally:
-            process.kill()
-    assert process.returncode == 0, complaints
-    return answer.decode()
-
-
 @pytest.mark.parametrize("number", ENDING)
 def test_ended_in_the_middle_of_a_reply_the_question_is_kept_and_answered(place: Place, number: int) -> None:
     place.fake.reply, place.fake.delay = COUNT, 0.5
     ended(place, number, lambda _body: True, ASKED)
     assert [wire["content"] for _, wire in messages(check_journal(place))] == [ASKED]
     place.fake.reply, place.fake.delay = "Here you are.", 0.0
-    assert answered(place, "And?") == "Here you are.\n"
+    place.done(["ask", "And?"])
     assert place.fake.chats[-1]["messages"] == [{"role": "user", "content": f"{ASKED}\n\nAnd?"}]
     check_requests(place, check_journal(place))
 
@@ -86,13 +75,13 @@ def test_ended_while_notes_are_written_nothing_is_replaced(place: Place, number:
         journal.append(*message({"role": "assistant" if at % 2 else "user", "content": text}))
     journal.close()
     place.fake.reply, place.fake.delay = answering("Here you are."), 0.5
-    ended(place, number, lambda body: "grammar" in body, ASKED)
+    ended(place, number, asks_for_notes, ASKED)
     entries = check_journal(place)
     assert [wire["content"] for _, wire in messages(entries)] == [*said, ASKED]
     assert len(open_begins(entries)) == 1
     assert check_projection(entries).checkpoint is None
     place.fake.delay = 0.0
-    assert answered(place, "And?") == "Here you are.\n"
+    place.done(["ask", "And?"])
     entries = check_journal(place)
     assert check_projection(entries).checkpoint is not None
     assert place.fake.chats[-1]["messages"][-1]["content"].startswith(f"{ASKED}\n\nAnd?")
@@ -136,7 +125,7 @@ def test_a_terminal_that_is_closed_in_the_middle_of_a_reply_takes_nothing_along(
     said = [wire["content"] for _, wire in messages(check_journal(place))]
     assert said[:3] == ["Hello.", "Good morning.", ASKED]
     place.fake.reply, place.fake.delay = "Here you are.", 0.0
-    assert answered(place, "And?") == "Here you are.\n"
+    place.done(["ask", "And?"])
     sent = turn_requests(place.fake.chats)[-1]["messages"]
     assert [sent[0]["content"], sent[1]["content"]] == ["Hello.", "Good morning."]
     assert ASKED in str(sent[2:])

@@ -4,12 +4,13 @@ import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 import pytest
 
+from localctx.core.checkpoint import Sections, with_notes
 from localctx.core.checkpoint import render as shown
-from localctx.core.checkpoint import with_notes
 from localctx.core.ladder import Compacted, Policy, apply, checkpoint_at, clear, trim
 from localctx.core.messages import History, end_of
 from localctx.core.outgoing import WireMessage, defects, outgoing, texts
@@ -91,7 +92,13 @@ TALKS: dict[str, Wire] = {
     "thoughts": [told(1), asked(1), said(1, "hm"), asked(2), *cycle(1, thought="so"), *cycle(2, thought="aha")],
     "thoughts that are over": [*many_cycles(thought="so"), said(1, "thus"), asked(2), said(2, "well"), asked(3)],
     "thoughts and words": [*many_cycles(words="Let me look.", thought="so"), said(2, "thus"), asked(2)],
-    "thoughts alone": [asked(1), {**said(1, "hm"), "content": ""}, *cycle(1), {**said(2, "hm"), "content": ""}, asked(2)],
+    "thoughts alone": [
+        asked(1),
+        {**said(1, "hm"), "content": ""},
+        *cycle(1),
+        {**said(2, "hm"), "content": ""},
+        asked(2),
+    ],
     "an interrupted reply": [told(1), asked(1), said(1), asked(2)],
     "an interrupted call": [told(1), asked(1), cycle(1)[0], asked(2), said(1), asked(3)],
     "interrupted parallel calls": [told(1), asked(1), *cycle(1, calls=2)[:2], asked(2), said(1), asked(3)],
@@ -162,7 +169,7 @@ def compacted(history: History, size: Callable[[str], int]) -> Iterator[tuple[in
     for number, (_, unit) in enumerate([*history.units()][:-1]):
         cut = end_of(unit)
         checkpoint = checkpoint_at(history, cut, Budget.of(4_096), size)
-        notes = {"goal": (f"told-{cut}",), "covered": ("all of it",)}
+        notes: Sections = {"goal": (f"told-{cut}",), "covered": ("all of it",)}
         yield cut, apply(history, Compacted(with_notes(checkpoint, notes, 400, size) if number % 2 else checkpoint))
 
 
@@ -204,8 +211,11 @@ def test_what_is_sent_renders_where_the_conversation_does(
     template: str, stride: int, sent: dict[str, list[Sent]]
 ) -> None:
     """All that is sent of a conversation as it is; of what the rungs make of it another part for each template."""
-    first = len(template) % stride
-    chosen = {talk: [*each[:WHOLE], *each[WHOLE + first :: stride]] for talk, each in sent.items()}
+    number = count(len(template))
+    chosen = {
+        talk: [*each[:WHOLE], *(one for one in each[WHOLE:] if next(number) % stride == 0)]
+        for talk, each in sent.items()
+    }
     found = [f"{line}, {len(tools)} tools" for tools in ((), (READ,)) for line in failures(template, chosen, tools)]
     assert found == []
 
@@ -239,8 +249,8 @@ def shows_the_end(text: str, messages: Wire) -> bool:
     return bool((words(messages[-1]) - words(NUDGE)) & words(text))
 
 
-def test_a_nudge_leaves_the_prompt_before_it_as_it_is(template: str) -> None:
-    for wire in (wire for name, wire in TALKS.items() if "image" not in name):
+def test_a_nudge_behind_results_leaves_the_prompt_before_it_as_it_is(template: str) -> None:
+    for wire in (wire for wire in TALKS.values() if wire[-1]["role"] == "tool"):
         history = parse(wire).history
         plain, nudged = (render(template, outgoing(history, nudge=nudge), (READ,)) for nudge in ("", NUDGE))
         if plain is not None and nudged is not None:

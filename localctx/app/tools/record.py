@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from localctx.core import work
@@ -13,11 +13,12 @@ from localctx.core.transcript import read, write
 from localctx.ports import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from localctx.app.session import Session
     from localctx.core.journal import Entry
     from localctx.core.outgoing import WireMessage
+    from localctx.core.recall import Found
     from localctx.ports import Index
 
 __all__ = ["Recall", "Retrieve", "UpdateWorkState"]
@@ -83,17 +84,31 @@ class Recall:
         query = str(arguments.get("query") or "").strip()
         if not query:
             raise ValueError("say what to search for: a query of some words")
-        self._catch_up()
         seen = {leaf.seq for leaf in self.session.history.since(0) if not isinstance(leaf, ToolResult)}
-        found = [each for each in self.index.search(query, len(seen) + _HITS) if each.seq not in seen][:_HITS]
+        found = [each for each in self._search(query, len(seen) + _HITS) if each.seq not in seen][:_HITS]
         return Outcome(self.fit(told(query, found, most=PAGE_CHARACTERS)))
 
-    def _catch_up(self) -> None:
-        """Brings the index up to the last line; once more where its file failed and it began anew."""
-        journal = self.session.journal
+    def _search(self, query: str, most: int) -> list[Found]:
+        """The best matches up to the last line; once more where the index failed, and began anew."""
+        last = self.session.journal.last_seq
+        found: list[Found] = []
         for _ in range(2):
-            if (through := self.index.through) < journal.last_seq:
-                self.index.add(documents(journal.entries(), through), journal.last_seq)
+            if self.index.through != last:
+                self.index.add(documents(self._whole(), self.index.through), last)
+            found = self.index.search(query, most)
+            if self.index.through == last:
+                break
+        return found
+
+    def _whole(self) -> Iterator[Entry]:
+        """The entries, with all that a tool returned where the message holds less."""
+        journal = self.session.journal
+        for entry in journal.entries():
+            message, body = entry.body.get("message"), journal.whole(entry)
+            if body is not None and isinstance(message, dict):
+                yield replace(entry, body={**entry.body, "message": {**message, "content": body}})
+            else:
+                yield entry
 
 
 @dataclass(frozen=True, slots=True)
