@@ -9,7 +9,7 @@ import anyio
 
 from benchmarks.compaction_script import SYSTEM, conversation
 from benchmarks.compaction_scripted import Script, staged, tokens
-from localctx.core.events import RungTaken
+from localctx.core.events import RungTaken, ToolAnswered
 from localctx.core.ladder import POLICIES
 from localctx.core.outgoing import defects, outgoing
 from localctx.core.transcript import parse
@@ -35,14 +35,19 @@ async def _played(turns: Sequence[Turn], window: int, policy: Policy, alone: boo
     play = staged(Script(window), policy, alone=alone, system=SYSTEM)
     standing, without = list[str](), [0, 0]
     for turn in turns:
-        before = len(play.server.sent)
-        standing += turn.standing
+        before, refused = len(play.server.sent), play.refused
         await play.turn(turn)
+        standing += turn.standing if play.refused == refused else ()
         for sent in filter(_answers, play.server.sent[before:]):
-            missing = [rule for rule in standing if not _holds(sent, rule)]
-            without[0] += standing[0] in missing
-            without[1] += any(rule != standing[0] for rule in missing)
-    return {"window": f"{window:,}", "policy": policy.name, "notes": "machine" if alone else "model", **_row(play, without)}
+            missing = [words for words in standing if not _holds(sent, words)]
+            without[0] += standing[:1] == missing[:1] != []
+            without[1] += any(words in missing for words in standing[1:])
+    return {
+        "window": f"{window:,}",
+        "policy": policy.name,
+        "notes": "machine" if alone else "model",
+        **_row(play, without),
+    }
 
 
 def _answers(sent: Sent) -> bool:
@@ -63,6 +68,7 @@ def _row(play: Play, without: Sequence[int]) -> dict[str, object]:
         "turns refused": play.refused,
         "above the window": sum(map(_answers, above)),
         "invalid lists": sum(bool(defects(each.request.messages)) for each in sent),
+        "results unseen": _unseen(play),
         "without the goal": without[0],
         "without a rule": without[1],
         "summaries": len(sent) - sum(map(_answers, sent)),
@@ -72,6 +78,14 @@ def _row(play: Play, without: Sequence[int]) -> dict[str, object]:
         "floor": floor,
         "of the floor": f"{prefilled / floor:.0%}",
     }
+
+
+def _unseen(play: Play) -> int:
+    """The results that were in no request for an answer, as they were shaped."""
+    answers = [sent.request.messages for sent in play.server.sent if _answers(sent)]
+    read = {str(message["content"]) for messages in answers for message in messages if message["role"] == "tool"}
+    shown = [event.shown for event in play.events if isinstance(event, ToolAnswered)]
+    return sum(not any(text.startswith(each) for text in read) for each in shown)  # behind it may stand a nudge
 
 
 def _floor(play: Play) -> int:

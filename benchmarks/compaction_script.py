@@ -55,14 +55,18 @@ def _turn(number: int) -> Turn:
 
 def _survey(number: int, part: str) -> tuple[str, list[Reply]]:
     paths = [f"src/{part}/{name}.py" for name in ("model", "store", f"rules_{number}")]
-    calls = tuple(Call("read_file", {"path": path}, sample("code-python", 2_200, number + at)) for at, path in enumerate(paths))
+    calls = tuple(
+        Call("read_file", {"path": path}, sample("code-python", 2_200, number + at)) for at, path in enumerate(paths)
+    )
     asked = f"Read how the {part} part keeps its rows, and tell me which of its three files knows about SQLite."
     return asked, [Reply(f"I read the three files of the {part} part together.", calls)]
 
 
 def _tested(number: int, part: str) -> tuple[str, list[Reply]]:
     passed = 212 + number
-    lines = "\n".join(f"tests/{part}/test_{name}.py ........................ [{at:3}%]" for at, name in enumerate(_NAMES, 60))
+    lines = "\n".join(
+        f"tests/{part}/test_{name}.py ........................ [{at:3}%]" for at, name in enumerate(_NAMES, 60)
+    )
     output = f"collected {passed + 2} items\n\n{lines}\n\n{sample('code-python', 1_400, 7)}\n2 failed, {passed} passed in 48.2s"
     return "Run the tests of this part once more.", [_ran(f"python -m pytest tests/{part}", output)]
 
@@ -101,7 +105,10 @@ def _in_japanese(number: int, part: str) -> tuple[str, list[Reply]]:
 def _compared(number: int, part: str) -> tuple[str, list[Reply]]:
     read = Call("read_file", {"path": f"src/{part}/changed_{number}.py"}, sample("code-python", 1_900, number))
     asked = f"What has changed in the {part} part since the last release?"
-    return asked, [_ran(f"git diff v2 -- src/{part}", sample("diff", 1_400, number)), Reply("I read one of them.", (read,))]
+    return asked, [
+        _ran(f"git diff v2 -- src/{part}", sample("diff", 1_400, number)),
+        Reply("I read one of them.", (read,)),
+    ]
 
 
 def _ran(command: str, output: str) -> Reply:

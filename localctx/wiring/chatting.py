@@ -16,6 +16,7 @@ from localctx.app.meter import Meter
 from localctx.app.patience import while_loading
 from localctx.app.probe import probe as probe_all
 from localctx.app.tools.record import Recall, Retrieve, UpdateWorkState
+from localctx.config import this_machine
 from localctx.core.events import Notice
 from localctx.core.window import Budget, ModelReport, ServerReport, Status, assume
 from localctx.errors import (
@@ -28,7 +29,6 @@ from localctx.errors import (
     Unauthorized,
     Unreachable,
 )
-from localctx.config import this_machine
 from localctx.hardware.machine import on_battery
 from localctx.runtimes import embedded
 from localctx.runtimes.ollama_chat import OllamaServer

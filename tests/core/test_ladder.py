@@ -221,7 +221,9 @@ def test_a_standing_says_what_the_rungs_would_free(size: Size) -> None:
     history, budget = read_files(20_000), Budget.of(64_000)
     used = history_size(history, size)
     at = standing(history, used, budget, LADDER, size)
-    assert at == Standing(used, clearable=freed(history, clear(history, budget, LADDER, size), size)), "none but the due"
+    assert at == Standing(used, clearable=freed(history, clear(history, budget, LADDER, size), size)), (
+        "none but the due"
+    )
     at = standing(history, used, budget, LADDER, size, force=True)
     assert at.compactable > budget.prompt * LADDER.compact_gain
 

@@ -145,10 +145,10 @@ def check_requests(place: Place, entries: Sequence[Entry], after: int = 0) -> No
 
     No request was made for what stands up to line `after`.
     """
-    for body in place.fake.chats:
+    for body in place.chats:
         assert defects(body["messages"]) == []
         assert place.fake.prompt_tokens(body) + body["max_tokens"] <= place.fake.n_ctx
-    left, history, asked = turn_requests(place.fake.chats), History(), False
+    left, history, asked = turn_requests(place.chats), History(), False
     for entry in entries:
         while entry.seq > after and left and same(left[0]["messages"], outgoing(history)):
             del left[0]
@@ -179,7 +179,7 @@ def check_resumed(place: Place, entries: Sequence[Entry], whole: Whole) -> None:
     state = json.loads((place.home / "data" / "work" / "s" / "state.json").read_text(encoding="utf-8"))
     del state["updated_at"]
     assert state == as_json(history.work)
-    last = str(place.fake.chats[-1]["messages"][:2])
+    last = str(place.chats[-1]["messages"][:2])
     assert SYSTEM in last
     assert TURNS[0] in last
     check_index(place, entries)

@@ -90,7 +90,7 @@ def _after(history: History, effect: Compacted) -> History:
 def mill(place: Place, whole: Whole) -> Mill:
     place.fake.n_ctx, place.fake.n_ctx_train = GIVEN["window"], 2 * GIVEN["window"]
     place.fake.reply, place.fake.tokens_per_piece = answering(ANSWER), 8
-    mill = Mill(place, whole.place.fake.chats[0]["tools"])
+    mill = Mill(place, whole.place.chats[0]["tools"])
     mill.write()
     return mill
 
@@ -116,7 +116,7 @@ def check_answered(mill: Mill, text: str) -> None:
     entries = check_journal(mill.place)
     assert [wire["content"] for _, wire in messages(entries, "user")].count(text) == 1
     assert messages(entries)[-1][1]["content"] == ANSWER
-    assert text in turn_requests(mill.place.fake.chats)[-1]["messages"][-1]["content"]
+    assert text in turn_requests(mill.place.chats)[-1]["messages"][-1]["content"]
     check_projection(entries)
     check_requests(mill.place, entries, MESSAGES)
 
@@ -140,7 +140,7 @@ def test_killed_while_the_notes_stream_for_a_message_that_is_kept_and_answered(m
     mill.place.fake.delay = 0
     check_given_up(mill, MESSAGES + 1)
     mill.place.done(["ask", "And?"])
-    last = turn_requests(mill.place.fake.chats)[-1]["messages"][-1]["content"]
+    last = turn_requests(mill.place.chats)[-1]["messages"][-1]["content"]
     assert last.startswith(f"{ASKED}\n\nAnd?")
     check_answered(mill, "And?")
 
@@ -210,7 +210,7 @@ def test_after_a_clean_compaction_the_session_is_notes_and_tail(mill: Mill) -> N
     assert mill.reopened() == left
     mill.place.done(["ask", ASKED])
     check_answered(mill, ASKED)
-    sent = str(turn_requests(mill.place.fake.chats)[-1]["messages"])
+    sent = str(turn_requests(mill.place.chats)[-1]["messages"])
     assert NOTES.splitlines()[1].removeprefix("- ") in sent
     assert TASK in sent
     assert "entry 1 " not in sent
@@ -243,7 +243,7 @@ def test_a_whole_session_is_resumed_in_a_window_that_never_held_it(mill: Mill) -
     mill.place.fake.requests.clear()
     mill.place.done(["ask", ASKED])
     check_answered(mill, ASKED)
-    assert TASK in str(turn_requests(mill.place.fake.chats)[-1]["messages"])
+    assert TASK in str(turn_requests(mill.place.chats)[-1]["messages"])
 
 
 def test_an_undo_reaches_the_messages_that_were_replaced(mill: Mill) -> None:

@@ -73,7 +73,7 @@ def counts(whole: Whole) -> dict[str, int]:
     """How often each kind of event and line comes in a whole run."""
     entries = whole.place.entries()
     lines = {kind: sum(entry.type == kind for entry in entries) for kind in ("begin", "commit")}
-    asked = {"notes": sum(map(asks_for_notes, whole.place.fake.chats)), "any": len(entries)}
+    asked = {"notes": sum(map(asks_for_notes, whole.place.chats)), "any": len(entries)}
     return {**asked, **lines, **{kind: len(whole.child.of(kind)) for kind in _MOMENTS}}
 
 
@@ -115,10 +115,10 @@ def lives_through(place: Place, seed: int, whole: Whole, counts: dict[str, int])
     """Kills a session as the seed says, resumes it to its end, and checks all that holds; where it was killed."""
     places, before = list[str](), b""
     for how in kills(seed, counts):
-        lines, chats = len(place.entries()), len(place.fake.chats)
+        lines, chats = len(place.entries()), len(place.chats)
         child, killed = kill(place, how, whole)
         entries = check_journal(place, before)
-        asked = place.fake.chats[chats:]
+        asked = place.chats[chats:]
         check_nothing_told_is_lost(entries[lines:], child.told, asked)
         before = place.complete
         if not killed:
@@ -154,7 +154,7 @@ def test_a_whole_run_takes_every_rung_several_times(whole: Whole) -> None:
     assert rungs.count("clear") >= 2
     assert rungs.count("trim") >= 1
     entries = check_journal(place)
-    check_nothing_told_is_lost(entries, child.told, place.fake.chats)
+    check_nothing_told_is_lost(entries, child.told, place.chats)
     check_requests(place, entries)
     check_resumed(place, entries, whole)
 

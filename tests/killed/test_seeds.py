@@ -68,9 +68,9 @@ def port(place: Place) -> Place:
 
 def resumed(place: Place) -> list[str]:
     """The texts of the first request of a program that goes on with what is there."""
-    before = len(place.fake.chats)
+    before = len(place.chats)
     place.done(["ask", "What is left to do?"])
-    body = turn_requests(place.fake.chats[before:])[0]
+    body = turn_requests(place.chats[before:])[0]
     assert defects(body["messages"]) == []
     assert "What is left to do?" in body["messages"][-1]["content"]
     return [str(message.get("content")) for message in body["messages"]]

@@ -63,7 +63,7 @@ def test_ended_in_the_middle_of_a_reply_the_question_is_kept_and_answered(place:
     assert [wire["content"] for _, wire in messages(check_journal(place))] == [ASKED]
     place.fake.reply, place.fake.delay = "Here you are.", 0.0
     place.done(["ask", "And?"])
-    assert place.fake.chats[-1]["messages"] == [{"role": "user", "content": f"{ASKED}\n\nAnd?"}]
+    assert place.chats[-1]["messages"] == [{"role": "user", "content": f"{ASKED}\n\nAnd?"}]
     check_requests(place, check_journal(place))
 
 
@@ -84,7 +84,7 @@ def test_ended_while_notes_are_written_nothing_is_replaced(place: Place, number:
     place.done(["ask", "And?"])
     entries = check_journal(place)
     assert check_projection(entries).checkpoint is not None
-    assert place.fake.chats[-1]["messages"][-1]["content"].startswith(f"{ASKED}\n\nAnd?")
+    assert place.chats[-1]["messages"][-1]["content"].startswith(f"{ASKED}\n\nAnd?")
     check_requests(place, entries, len(said))
 
 
@@ -126,7 +126,7 @@ def test_a_terminal_that_is_closed_in_the_middle_of_a_reply_takes_nothing_along(
     assert said[:3] == ["Hello.", "Good morning.", ASKED]
     place.fake.reply, place.fake.delay = "Here you are.", 0.0
     place.done(["ask", "And?"])
-    sent = turn_requests(place.fake.chats)[-1]["messages"]
+    sent = turn_requests(place.chats)[-1]["messages"]
     assert [sent[0]["content"], sent[1]["content"]] == ["Hello.", "Good morning."]
     assert ASKED in str(sent[2:])
     check_requests(place, check_journal(place))
