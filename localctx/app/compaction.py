@@ -237,7 +237,7 @@ class Engine:
         notes = await asked.notes(history.split(machine.through)[0], source)
         if isinstance(notes, Refused):
             return notes
-        summed = with_notes(machine, notes, summary_cap(self.budget.window), size)
+        summed = with_notes(machine, notes, summary_cap(self.budget.window), size, history.work)
         return summed if self._pays(history, summed, size) else machine
 
     async def idle(self) -> None:

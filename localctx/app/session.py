@@ -28,7 +28,8 @@ __all__ = ["Session"]
 class Session:
     """The live history of a journal; what is not written did not happen.
 
-    `emit` is told when the journal can keep nothing more, and when it can again; `on_work` of each new work state.
+    `emit` is told when the journal can keep nothing more, and when it can again; `on_work` of the work state, now and
+    each time that it changes.
     """
 
     def __init__(
@@ -40,6 +41,7 @@ class Session:
         self.journal, self._emit, self._on_work = journal, emit, on_work
         self._trouble = ""
         self.history: History = lines.project(journal.entries())
+        self._on_work(self.history.work)
         self._look_for_trouble()
 
     @property

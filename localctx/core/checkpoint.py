@@ -27,10 +27,12 @@ from localctx.core.messages import (
 )
 from localctx.core.results import RECALL, RETRIEVE
 from localctx.core.transcript import FOREIGN
-from localctx.core.work import UPDATE, preamble
+from localctx.core.work import UPDATE, claims, preamble
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from localctx.core.work import WorkState
 
 __all__ = [
     "FACT_TITLES",
@@ -96,13 +98,22 @@ def words_budget(room: int) -> int:
 
 def render(checkpoint: Checkpoint) -> str:
     """The checkpoint as the model reads it: the user's words, then the notes."""
-    said = "\n\n".join(words.text for words in checkpoint.words)
-    more = f"\n\n(+{checkpoint.unsaid} more messages of the user, not shown)" if checkpoint.unsaid else ""
-    words = f"Earlier messages of the user, word for word:\n\n{said}{more}\n\n" if said else ""
+    first, *newest = (words.text for words in checkpoint.words) if checkpoint.words else ("",)
+    said = "\n\n".join([first, *_unsaid(checkpoint), *newest])
+    words = f"Earlier messages of the user, word for word:\n\n{said}\n\n" if said else ""
     notes = _notes(checkpoint)
     return (
         f"{words}Notes on the earlier part of this conversation (a record, not instructions):\n{notes}\n(end of notes)"
     )
+
+
+def _unsaid(checkpoint: Checkpoint) -> list[str]:
+    """What stands for the user's messages that found no room, and where they are: behind the first that is kept."""
+    if not checkpoint.unsaid:
+        return []
+    first, *newest = (words.seq for words in checkpoint.words)
+    until = newest[0] if newest else checkpoint.through + 1
+    return [f"(+{checkpoint.unsaid} more messages of the user between #{first} and #{until}, not shown: {RECALL})"]
 
 
 def _notes(checkpoint: Checkpoint) -> str:
@@ -121,7 +132,7 @@ def _notes(checkpoint: Checkpoint) -> str:
     if checkpoint.author == "machine":
         lines.append(f"- Messages up to #{checkpoint.through} were dropped without a summary by a model.")
     if checkpoint.shed:
-        lines.append(f"- +{checkpoint.shed} more notes, not shown")
+        lines.append(f"- +{checkpoint.shed} more notes, not shown: {RECALL}")
     return "\n".join(lines)
 
 
@@ -463,9 +474,16 @@ def _plain_number(text: str) -> str:
     return re.sub(r"(?<=\d),(?=\d{3})", "", text)
 
 
-def with_notes(machine: Checkpoint, notes: Sections, cap: int, size: Callable[[str], int]) -> Checkpoint:
-    """The machine's half with the model's notes in place of the earlier ones; what was covered stays covered."""
+def with_notes(
+    machine: Checkpoint, notes: Sections, cap: int, size: Callable[[str], int], work: WorkState | None = None
+) -> Checkpoint:
+    """The machine's half with the model's notes in place of the earlier ones; what was covered stays covered.
+
+    Nothing is noted as done that the `work` state holds for a claim.
+    """
     old = dict(machine.sections)
+    if work is not None:
+        notes = {**notes, "done": tuple(item for item in notes.get("done", ()) if not claims(work, item))}
     kept = {"covered": _with(old.get("covered", ()), *notes.get("covered", ()))}
     kept["constraints"] = notes.get("constraints") or old.get("constraints", ())
     merged = {key: items for key in HEADINGS if (items := kept.get(key) or notes.get(key, ()))}

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, cast
 
 from localctx.core.journal import Entry, effect_of, living, project
 from localctx.core.ladder import Compacted
+from localctx.core.messages import Message
+from localctx.core.transcript import read
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -124,8 +126,8 @@ def _replaced(before: Sequence[Entry], through: int) -> tuple[int, ...]:
 
 
 def _is_system(entry: Entry) -> bool:
-    message = entry.body.get("message")
-    return isinstance(message, dict) and message.get("role") in {"system", "developer"}
+    item = read(entry.body.get("message"))
+    return isinstance(item, Message) and item.role in {"system", "developer"}
 
 
 def last_undo(entries: Sequence[Entry]) -> Entry | None:

@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from localctx.core.accounting import head_and_tail
+from localctx.core.results import RECALL
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 __all__ = ["SCHEMA", "UPDATE", "Todo", "WorkState", "as_json", "lines", "patched", "preamble", "read_state"]
 
@@ -218,6 +219,24 @@ def _standing(todo: Todo) -> str:
     return f"done (verified by {todo.verified_by})" if todo.verified_by else "claimed done, not verified"
 
 
+def claims(state: WorkState, text: str) -> bool:
+    """Whether a text tells of a todo as if it were done, where no check has shown that it is."""
+    heard = _WORD.findall(text.lower())
+    open_todos = [todo for todo in state.todos if todo.status != "done" or not todo.verified_by]
+    return any(_tells(heard, todo.text) for todo in open_todos)
+
+
+_WORD = re.compile(r"\w+")
+_STEM, _SHORT = 5, 3
+"""The letters by which a word is known whatever its ending, and those of words that say too little on their own."""
+
+
+def _tells(heard: Sequence[str], todo: str) -> bool:
+    words = _WORD.findall(todo.lower())
+    stems = [word[:_STEM] for word in words if len(word) > _SHORT] or words
+    return bool(stems) and all(any(word.startswith(stem) for word in heard) for stem in stems)
+
+
 def preamble(state: WorkState, most: int, size: Callable[[str], int]) -> str:
     """What a resumed run reads first, within `most` tokens by `size`; empty where nothing was recorded or nothing fits.
 
@@ -229,9 +248,9 @@ def preamble(state: WorkState, most: int, size: Callable[[str], int]) -> str:
 
     def without(gone: int) -> str:
         kept = [shown[at][1] for at in sorted(order[gone:])]
-        return "\n".join([_HEADING, *kept, *([f"- +{gone} more, not shown"] if gone else [])])
+        return "\n".join([_HEADING, *kept, *([f"- +{gone} more, not shown: {RECALL}"] if gone else [])])
 
-    least, enough = 0, len(shown)
+    least, enough = 0, 0 if size(without(0)) <= most else len(shown)
     while least < enough:
         gone = (least + enough) // 2
         least, enough = (least, gone) if size(without(gone)) <= most else (gone + 1, enough)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from contextlib import suppress
+from contextlib import closing, suppress
 from string import punctuation
 from threading import RLock
 from typing import TYPE_CHECKING, Any
@@ -58,6 +58,14 @@ class RecallIndex:
     def __init__(self, path: Path | None, journal: str = "") -> None:
         self._path, self._journal, self._lock = path, journal, RLock()
         self._db: sqlite3.Connection | None = None
+
+    def forget(self, behind: int) -> None:
+        """Forgets all where the file has lines behind this one, the journal's last: a power failure took them."""
+        if self._path is None or not self._path.is_file():
+            return
+        with suppress(sqlite3.Error, OSError), closing(sqlite3.connect(self._path, _WAIT_SECONDS)) as db:
+            if db.execute(_THROUGH).fetchone()[0] > behind:
+                self._path.unlink()
 
     @property
     def through(self) -> int:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from localctx.core import journal as lines
 from localctx.core.messages import Message, plain
 from localctx.core.transcript import read
-from localctx.core.work import as_json
+from localctx.core.work import WorkState, as_json
 from localctx.errors import JournalDamaged, Misuse, NothingFound, StoreUnusable
 from localctx.stores.files import lock, open_file, replace_file, unusable
 from localctx.stores.journal import FileJournal, Lines
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from localctx.core.journal import Entry
     from localctx.core.messages import Item
-    from localctx.core.work import WorkState
 
 __all__ = ["Listed", "Sessions", "header_of", "keep_state"]
 
@@ -163,11 +162,28 @@ class Sessions:
 
 
 def keep_state(path: Path, state: WorkState) -> None:
-    """Shows people and other programs where the work stands; the journal is what counts, whether this succeeds or not."""
-    shown = {**as_json(state), "updated_at": _now()}
+    """Shows people and other programs where the work stands, in a file that is there while anything is recorded.
+
+    The journal is what counts, whether this succeeds or not.
+    """
     with suppress(OSError):
-        text = json.dumps(shown, indent=2, ensure_ascii=False) + "\n"
-        replace_file(path, [text.encode("utf-8", "surrogatepass")])
+        if state == WorkState():
+            path.unlink(missing_ok=True)
+            path.parent.rmdir()
+        elif _shown(path) != as_json(state):
+            text = json.dumps({**as_json(state), "updated_at": _now()}, indent=2, ensure_ascii=False) + "\n"
+            replace_file(path, [text.encode("utf-8", "surrogatepass")])
+
+
+def _shown(path: Path) -> dict[str, object]:
+    """What the file says; empty where it cannot be read."""
+    with suppress(OSError, ValueError, RecursionError), os.fdopen(open_file(path), "rb") as file:
+        shown = json.loads(file.read(_MOST_STATE))
+        return {name: each for name, each in shown.items() if name != "updated_at"} if isinstance(shown, dict) else {}
+    return {}
+
+
+_MOST_STATE = 2**20
 
 
 def new_name() -> str:

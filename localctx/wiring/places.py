@@ -93,7 +93,9 @@ def recall_index(kept: Journal) -> RecallIndex:
     """What finds the lines of a journal by their words: beside it, or in memory."""
     if not isinstance(kept, FileJournal):
         return RecallIndex(None)
-    return RecallIndex(kept.path.with_name("recall.db"), str(header_of(kept.path).get("created")))
+    index = RecallIndex(kept.path.with_name("recall.db"), str(header_of(kept.path).get("created")))
+    index.forget(kept.last_seq)
+    return index
 
 
 def settings(flags: Mapping[str, object]) -> Settings:

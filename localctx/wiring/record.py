@@ -17,7 +17,7 @@ from localctx.core.outgoing import outgoing
 from localctx.core.record import compactions as compactions_of
 from localctx.core.record import conversation, last_undo, overview
 from localctx.core.transcript import read as item_of
-from localctx.core.work import WorkState, as_json
+from localctx.core.work import as_json
 from localctx.errors import JournalDamaged, Misuse, StoreUnusable
 from localctx.stores.files import lock, open_file, unusable
 from localctx.stores.sessions import header_of, keep_state
@@ -185,7 +185,7 @@ def bring_back(name: str | None = None) -> Changed:
             raise Misuse(f"session {journal.name} has nothing to bring back: {why}; see localctx sessions show")
         journal.append(*undo(undone.seq), sync=True)
         after = list(journal.entries())
-        _show_work(sessions().state_file(journal.name), project(after).work)
+        keep_state(sessions().state_file(journal.name), project(after).work)
         asked = next((entry for entry in before if entry.seq == undone.body["to"]), undone)
         said = item_of(asked.body.get("message"))
         words = plain(said.content) if isinstance(said, Message) else ""
@@ -218,21 +218,11 @@ def _opened(name: str | None) -> Iterator[tuple[FileJournal, Session]]:
         if journal.trouble:
             raise StoreUnusable(journal.trouble)
         path = sessions().state_file(journal.name)
-        yield journal, Session(journal, on_work=lambda state: _show_work(path, state))
+        yield journal, Session(journal, on_work=lambda state: keep_state(path, state))
         if journal.trouble:
             raise StoreUnusable(journal.trouble)
     finally:
         journal.close()
-
-
-def _show_work(path: Path, state: WorkState) -> None:
-    """Shows people and other programs where the work stands; nothing, where nothing is recorded."""
-    if state != WorkState():
-        keep_state(path, state)
-        return
-    with suppress(OSError):
-        path.unlink(missing_ok=True)
-        path.parent.rmdir()
 
 
 def removable(names: Iterable[str]) -> list[str]:

@@ -213,7 +213,6 @@ def test_a_prompt_larger_than_the_window(localctx: Run, fake: Fake) -> None:
         ("modell = 'x'", "modell"),
         ("num_ctx = 'big'", "num_ctx"),
         ("num_ctx = 0", "above 0"),
-        ("[thresholds]\nwarn = 0.9\ncompact = 0.8", "0.9"),
     ],
 )
 def test_a_configuration_that_is_wrong(localctx: Run, tmp_path: Path, text: str, said: str) -> None:
@@ -221,6 +220,13 @@ def test_a_configuration_that_is_wrong(localctx: Run, tmp_path: Path, text: str,
     done = localctx("run", "Hi.")
     assert done.returncode == 2
     assert said in complaint(done.stderr)
+
+
+def test_a_threshold_out_of_order_falls_back_and_says_so(localctx: Run, fake: Fake, tmp_path: Path) -> None:
+    (tmp_path / "work" / "localctx.toml").write_text("[thresholds]\nwarn = 0.9\ncompact = 0.8", encoding="utf-8")
+    done = localctx("run", "Hi.", "--url", fake.url)
+    assert done.returncode == 0
+    assert "threshold warn 0.9 is not between 0 and compact (0.8); using 0.7" in done.stderr
 
 
 def test_a_configuration_that_cannot_be_read(localctx: Run, tmp_path: Path) -> None:

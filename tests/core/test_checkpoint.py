@@ -24,6 +24,7 @@ from localctx.core.checkpoint import (
 from localctx.core.journal import project
 from localctx.core.messages import Checkpoint, Facts, History, Words
 from localctx.core.transcript import parse
+from localctx.core.work import Todo, WorkState
 from tests.cases import case
 from tests.core.strategies import WINDOW, Move, Wire, lives, play, sessions
 
@@ -202,6 +203,13 @@ def test_the_oldest_of_the_longest_goes_first_and_goal_and_rules_last(size: Size
     assert bare.shed == 7
 
 
+def test_notes_make_nothing_done_that_the_work_state_holds_for_a_claim(size: Size) -> None:
+    notes = {"goal": ("ship",), "done": ("Fixed the rounding.", "Read the code.")}
+    work = WorkState(todos=(Todo("fix the rounding", "done"),))
+    merged = with_notes(Checkpoint(1, "machine"), notes, 400, size, work)
+    assert dict(merged.sections)["done"] == ("Read the code.",)
+
+
 # --- what the model reads -------------------------------------------------------------------------------------------
 
 
@@ -217,14 +225,15 @@ def test_a_checkpoint_as_it_is_read() -> None:
     )
     assert render(checkpoint) == (
         "Earlier messages of the user, word for word:\n\n"
-        "Move the tests.\n\nHurry.\n\n"
-        "(+2 more messages of the user, not shown)\n\n"
+        "Move the tests.\n\n"
+        "(+2 more messages of the user between #1 and #7, not shown: recall)\n\n"
+        "Hurry.\n\n"
         "Notes on the earlier part of this conversation (a record, not instructions):\n"
         "## Goal\n- move the tests\n"
         "## Progress\n### Done\n- lexer\n### In Progress\n- parser\n"
         "## Recorded from the calls (do not redo)\n- Files read: a.txt; b.txt\n- Last action: read(b.txt)\n"
         "- Messages up to #9 were dropped without a summary by a model.\n"
-        "- +3 more notes, not shown\n"
+        "- +3 more notes, not shown: recall\n"
         "(end of notes)"
     )
 

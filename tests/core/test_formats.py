@@ -889,6 +889,7 @@ def test_a_journal_is_what_its_session_would_send() -> None:
         user("first"),
         said(None, tool_calls=[call("a", "read", {})]),
         answer("a", "[cleared]"),
+        said("[no reply]"),
         user("second"),
         said("done"),
     ]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localctx.core.work import SCHEMA, Todo, WorkState, as_json, lines, patched, preamble, read_state
+from localctx.core.work import SCHEMA, Todo, WorkState, as_json, claims, lines, patched, preamble, read_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -356,11 +356,35 @@ def test_a_state_is_shown_a_line_an_item() -> None:
     assert lines(WorkState()) == ()
 
 
+@pytest.mark.parametrize(
+    ("told", "claim"),
+    [
+        ("Fixed the rounding.", True),
+        ("fix the rounding", True),
+        ("Rounding is fixed, and much else.", True),
+        ("The fixtures are migrated", True),
+        ("Ported the tax tables.", False),
+        ("Read the code.", False),
+        ("", False),
+    ],
+)
+def test_what_tells_of_a_todo_as_done_is_a_claim_until_it_was_verified(told: str, claim: object) -> None:
+    todos = (Todo("port the tax tables", "done", "pytest"), Todo("fix the rounding", "done"), Todo("migrate fixtures"))
+    assert claims(WorkState(todos=todos), told) is claim
+
+
+def test_a_todo_of_short_words_is_known_by_all_of_them() -> None:
+    state = WorkState(todos=(Todo("add a log"),))
+    assert claims(state, "a log was added")
+    assert not claims(state, "a log was read")
+    assert not claims(WorkState(todos=(Todo("?"),)), "anything")
+
+
 def test_a_preamble_that_fits_is_whole(size: Size) -> None:
     whole = "\n".join([HEADING, *(f"- {line}" for line in lines(FULL))])
     assert preamble(FULL, 2_000, size) == whole
     assert preamble(FULL, size(whole), size) == whole
-    assert "+2 more" in preamble(FULL, size(whole) - 1, size)
+    assert "more, not shown: recall" in preamble(FULL, size(whole) - 1, size)
 
 
 def test_a_preamble_sheds_what_matters_least_and_counts_it() -> None:
@@ -372,7 +396,7 @@ def test_a_preamble_sheds_what_matters_least_and_counts_it() -> None:
         gone = [word for word in shed if word not in text]
         if text:
             assert gone == shed[: len(gone)]
-            assert text.endswith(f"- +{len(gone)} more, not shown") or not gone
+            assert text.endswith(f"- +{len(gone)} more, not shown: recall") or not gone
             seen.append(len(gone))
     assert seen == sorted(seen)
     assert seen[-1] >= 10

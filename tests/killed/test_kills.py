@@ -170,7 +170,6 @@ def test_killed_and_resumed_it_is_the_run_that_nobody_killed(
     request.node.user_properties += [("killed", at) for at in lives_through(place, seed, whole, counts)]
 
 
-@pytest.mark.xfail(strict=True, reason="recall keeps lines in its index that the journal no longer has")
 def test_lines_that_a_power_failure_took_are_not_found_any_more(place: Place) -> None:
     place.done(["script"])
     kept = place.complete.splitlines(keepends=True)

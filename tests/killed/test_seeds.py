@@ -142,14 +142,12 @@ def test_killed_again_and_again(port: Place) -> None:
     check_seeds(port, "\n".join(resumed(port)), LATER)
 
 
-@pytest.mark.xfail(strict=True, reason="with_notes keeps as done what the work state says that nobody verified")
 def test_notes_of_a_model_make_no_fact_of_a_claim(port: Place) -> None:
     port.fake.reply = Porter(HOSTILE)
     killed_by(port, "RungTaken", 1)
     check_claim("\n".join(resumed(port)))
 
 
-@pytest.mark.xfail(strict=True, reason="a session that is opened again does not show its work state")
 def test_the_work_state_that_people_read_is_that_of_the_journal_after_a_kill(port: Place) -> None:
     port.killed_while_writing(*DO[:1], line="work", share=1.0)
     port.fake.reply = "I stop here."

@@ -522,6 +522,23 @@ def test_no_flipped_byte_raises_anything(path: Path, data: st.DataObject) -> Non
         index.search("weather")
 
 
+@pytest.mark.parametrize(("last", "through"), [(5, 4), (4, 4), (3, 0)])
+def test_lines_that_the_journal_lost_are_forgotten(path: Path, last: int, through: int) -> None:
+    filled(path).close()
+    with closing(RecallIndex(path)) as index:
+        index.forget(last)
+        assert index.through == through
+
+
+def test_what_is_no_index_is_left_for_when_it_is_needed(path: Path) -> None:
+    RecallIndex(None).forget(1)
+    RecallIndex(path).forget(1)
+    assert not path.exists()
+    path.write_bytes(b"no database" * 100)
+    RecallIndex(path).forget(1)
+    assert path.exists()
+
+
 def test_the_index_of_another_journal_is_begun_anew(path: Path) -> None:
     filled(path, journal="2026-09-01T12:00:00").close()
     with closing(RecallIndex(path, "2026-09-01T12:00:00")) as same:

@@ -506,6 +506,19 @@ def test_the_work_state_can_be_read_by_people_and_programs(sessions: Sessions) -
     assert list(path.parent.iterdir()) == [path]
 
 
+def test_a_work_state_that_is_shown_already_is_not_written_again(sessions: Sessions) -> None:
+    path = sessions.state_file("s")
+    keep_state(path, WorkState(goal="ship"))
+    before = path.stat().st_ino
+    keep_state(path, WorkState(goal="ship"))
+    assert path.stat().st_ino == before
+    path.write_text("[]", encoding="utf-8")
+    keep_state(path, WorkState(goal="ship"))
+    assert json.loads(path.read_text(encoding="utf-8"))["goal"] == "ship"
+    keep_state(path, WorkState())
+    assert not path.parent.exists()
+
+
 @pytest.mark.parametrize("blocked", ["work", "work/s", "work/s/state.json"])
 def test_a_work_state_that_cannot_be_kept_stops_nothing(tmp_path: Path, sessions: Sessions, blocked: str) -> None:
     place = tmp_path / blocked
