@@ -8,27 +8,60 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from localctx.app.chat import Chat
+    from localctx.core.events import (
+        Event,
+        Notice,
+        PressureRaised,
+        RungBegun,
+        RungTaken,
+        Text,
+        Thinking,
+        ToolAnswered,
+        ToolCalled,
+        Truncated,
+        TurnEnded,
+        UsageReported,
+        WindowProbed,
+    )
     from localctx.core.ladder import Policy
     from localctx.core.messages import History
     from localctx.core.window import EffectiveWindow, ModelReport, ServerReport
     from localctx.errors import LocalctxError
-    from localctx.ports import Counter
+    from localctx.ports import Counter, Request
     from localctx.wiring import connect, probe
 
 __all__ = [
     "Chat",
     "Counter",
     "EffectiveWindow",
+    "Event",
     "History",
     "LocalctxError",
     "ModelReport",
+    "Notice",
     "Policy",
+    "PressureRaised",
+    "Request",
+    "RungBegun",
+    "RungTaken",
     "ServerReport",
+    "Text",
+    "Thinking",
+    "ToolAnswered",
+    "ToolCalled",
+    "Truncated",
+    "TurnEnded",
+    "UsageReported",
+    "WindowProbed",
     "connect",
     "probe",
 ]
 __version__ = "0.1.0"
 
+_EVENTS = (
+    *("Event", "Notice", "PressureRaised", "RungBegun", "RungTaken", "Text", "Thinking", "ToolAnswered", "ToolCalled"),
+    *("Truncated", "TurnEnded", "UsageReported", "WindowProbed"),
+)
 _HOMES = {
     "Chat": "localctx.app.chat",
     "Counter": "localctx.ports",
@@ -37,9 +70,11 @@ _HOMES = {
     "LocalctxError": "localctx.errors",
     "ModelReport": "localctx.core.window",
     "Policy": "localctx.core.ladder",
+    "Request": "localctx.ports",
     "ServerReport": "localctx.core.window",
     "connect": "localctx.wiring",
     "probe": "localctx.wiring",
+    **dict.fromkeys(_EVENTS, "localctx.core.events"),
 }
 
 

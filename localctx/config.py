@@ -60,6 +60,7 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     temperature: float | None = None
     system: str | None = None
     policy: str | None = None
+    patience: float | None = None
     summarizer_model: str | None = None
     tools: Tools | None = None
     max_steps: int | None = None
@@ -73,7 +74,7 @@ _MOST_TOKENS = 2**31 - 1
 
 
 class Settings(_File, frozen=True):
-    """What was set, and for each value that is set the place it came from. Sizes are tokens."""
+    """What was set, and for each value that is set the place it came from. Sizes are tokens, `patience` is seconds."""
 
     origins: Mapping[str, str] = {}
 
@@ -167,10 +168,10 @@ def _checked(layer: Mapping[str, object], place: str) -> dict[str, object]:
         value = getattr(table, name)
         if value is not None and not 0 < value <= _MOST_TOKENS:
             raise Misuse(f"{_origin(place, name)}: {name} must be above 0 and at most {_MOST_TOKENS:,}, not {value}")
-    if table.temperature is not None and not 0 <= table.temperature < inf:
-        raise Misuse(
-            f"{_origin(place, 'temperature')}: temperature must be a number from 0 up, not {table.temperature}"
-        )
+    for name in ("temperature", "patience"):
+        value = getattr(table, name)
+        if value is not None and not 0 <= value < inf:
+            raise Misuse(f"{_origin(place, name)}: {name} must be a number from 0 up, not {value}")
     return {name: value for name in _File.__struct_fields__ if (value := getattr(table, name)) is not None}
 
 

@@ -39,7 +39,8 @@ __all__ = [
 class Request:
     """One chat request. `max_tokens` bounds the reply; `tools` are schemas as the OpenAI dialect has them.
 
-    `outline` is the form that the reply should have, where the server can impose it.
+    `outline` is the form that the reply should have, where the server can impose it. Without `thinks` the model is to
+    answer at once, where the server lets one say so.
     """
 
     messages: Sequence[WireMessage]
@@ -48,6 +49,7 @@ class Request:
     temperature: float | None = None
     frequency_penalty: float | None = None
     outline: Outline | None = None
+    thinks: bool = True
 
 
 @dataclass(frozen=True, slots=True)

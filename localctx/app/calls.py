@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from localctx.app.tools.toolbox import Toolbox
 from localctx.core.events import ToolAnswered, ToolCalled
 from localctx.core.results import shown
+from localctx.ports import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -33,18 +34,23 @@ class Caller:
 
     async def answer(self, calls: Sequence[ToolCall]) -> None:
         """Adds the result of each call, whole in the record, and for the model as much as there is room for."""
-        asked = sum(self.size(call.arguments) for call in calls)
-        room = max((self.room() - asked) // len(calls), _LEAST_TOKENS)
+        room = self._share(calls)
         for call in calls:
             self.emit(ToolCalled(call.id, call.name, call.arguments))
-            outcome = await self.tools.run(call)
-            body, origin = outcome.text, outcome.provenance
-            text = shown(call.name, body, room, self.size, seq=self.session.next_seq, provenance=origin)
-            self.session.answer(
-                call,
-                text,
-                size=len(body),
-                whole=None if body in text else body,
-                provenance=origin and asdict(origin),
-            )
-            self.emit(ToolAnswered(call.id, call.name, len(body), text))
+            self._keep(call, await self.tools.run(call), room)
+
+    def take(self, call: ToolCall, text: str) -> None:
+        """Adds a result that somebody else got, as if a tool here had returned it."""
+        self._keep(call, Outcome(text), self._share(self.session.cycle.calls if self.session.cycle else (call,)))
+
+    def _share(self, calls: Sequence[ToolCall]) -> int:
+        """The tokens that each result of one cycle may take."""
+        asked = sum(self.size(call.arguments) for call in calls)
+        return max((self.room() - asked) // len(calls), _LEAST_TOKENS)
+
+    def _keep(self, call: ToolCall, outcome: Outcome, room: int) -> None:
+        body, origin = outcome.text, outcome.provenance
+        text = shown(call.name, body, room, self.size, seq=self.session.next_seq, provenance=origin)
+        whole = None if body in text else body
+        self.session.answer(call, text, size=len(body), whole=whole, provenance=origin and asdict(origin))
+        self.emit(ToolAnswered(call.id, call.name, len(body), text))

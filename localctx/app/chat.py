@@ -87,6 +87,7 @@ class Chat:
         self.idles = False
         """Whether time in which nobody waits may be used (`idle`): nobody else's server, and no battery."""
         self._warmed: list[WireMessage] = []
+        self._beside = Count(0, 0, "")
         self._before: Sequence[WireMessage] | None = None
         self.engine = Engine(self.session, runtime, self.meter, policy, self._budget(), emit)
         self._caller = Caller(self.session, self._results_room, self.meter.size, emit)
@@ -182,6 +183,40 @@ class Chat:
             if self._is_unanswered(asked):
                 self._withdraw(asked)
             raise
+
+    async def settle(self, tools: Sequence[WireMessage] = ()) -> Request:
+        """The next request, made to fit: for a loop of your own, which sends it and then `add`s what comes of it.
+
+        `tools` are the schemas that it will be sent with. Raises `DoesNotFit`.
+        """
+        if list(tools) != list(self.meter.tools):
+            self.meter.tools = list(tools)
+            self.meter.void()
+        self.session.answer_pending()
+        used = await self.engine.settle()
+        nudge = self._nudge(used)
+        self._beside = self.meter.text(nudge) if nudge else Count(0, 0, used.how)
+        return self._request(used.plus(self._beside), nudge)
+
+    def add(self, message: WireMessage, *, prompt_tokens: int | None = None) -> None:
+        """Adds a message of a loop of your own: the user's, a reply, the result of a call (which is shaped, and kept whole).
+
+        `prompt_tokens` is what the server reported with a reply.
+        """
+        history = self.session.history
+        if prompt_tokens and self._can_be(self.meter.rough(history).plus(self._beside), prompt_tokens):
+            self.meter.measured(max(prompt_tokens - self._beside.tokens, 1), history.last_seq)
+        call = next((each for each in self.session.pending if each.id == message.get("tool_call_id")), None)
+        if call is not None:
+            self._caller.take(call, str(message.get("content") or ""))
+            return
+        self.session.add(message, sync=True)
+        if message.get("role") == "assistant":
+            self._recovered, self.engine.compacted = "", False
+
+    def _can_be(self, expected: Count, reported: int) -> bool:
+        """Whether a report can be of the whole prompt."""
+        return plausible(expected, reported) and reported <= max(self.engine.budget.window, expected.upper)
 
     async def _turn(self, used: Count) -> None:
         """Answers, and runs the calls that it asks for, until there are none, or there were enough."""
@@ -338,7 +373,7 @@ class Chat:
         """One request and its reply, which is taken back where it is to be asked `again`: not all was seen, or perhaps not."""
         nudge = self._nudge(used)
         beside = self.meter.text(nudge) if nudge else Count(0, 0, used.how)
-        used = Count(used.tokens + beside.tokens, used.bound + beside.bound, used.how)
+        used = used.plus(beside)
         request = self._request(used, nudge)
         through = self.session.history.last_seq
         said, thought = list[str](), list[str]()

@@ -69,8 +69,13 @@ class Session:
     @property
     def pending(self) -> tuple[ToolCall, ...]:
         """The calls of the newest step that have no result yet."""
+        return self.cycle.pending if self.cycle else ()
+
+    @property
+    def cycle(self) -> ToolCycle | None:
+        """The newest step, where it is one of calls."""
         newest = self.history.turns[-1].steps[-1:] if self.history.turns else ()
-        return newest[0].pending if newest and isinstance(newest[0], ToolCycle) else ()
+        return newest[0] if newest and isinstance(newest[0], ToolCycle) else None
 
     def begin(self, rung: str) -> Entry:
         """Notes that a rung begins: until its commit it is without effect."""

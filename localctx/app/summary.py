@@ -76,27 +76,32 @@ class Summarizer:
         return None
 
     async def notes(self, covered: History, source: History | None) -> Sections | Refused:
-        """Checked notes on `covered`, or why there are none: a server that fails here does not fail the run (seed)."""
+        """Checked notes on `covered`, or why there are none: a server that fails here does not fail the run (seed).
+
+        Asked once more, the model is told what was wrong, and is not to think.
+        """
         answer: Sections | Refused = Refused("nobody was asked")
         known = "" if covered.work == WorkState() else " My todos and my work state are kept elsewhere: leave them out."
         for again in (False, True):
             why = f" Your last answer was no use: {answer.reason}." if again and isinstance(answer, Refused) else ""
-            answer = await self._asked(covered, source, f"{INSTRUCTION}{known}{why}")
+            answer = await self._asked(covered, source, f"{INSTRUCTION}{known}{why}", thinks=not again)
             if not isinstance(answer, Refused):
                 return answer
         return answer
 
-    async def _asked(self, covered: History, source: History | None, ask: str) -> Sections | Refused:
+    async def _asked(
+        self, covered: History, source: History | None, ask: str, *, thinks: bool = True
+    ) -> Sections | Refused:
         if source is not None:
             messages = outgoing(source, ask=ask)
             if self._fits(await self.meter.exact(messages)):
-                return await self._reply(messages, list(texts(outgoing(source))), self.meter.tools)
-        return await self._apart(covered, ask)
+                return await self._reply(messages, list(texts(outgoing(source))), self.meter.tools, thinks=thinks)
+        return await self._apart(covered, ask, thinks=thinks)
 
     def _fits(self, prompt: Count) -> bool:
         return prompt.upper + self.cap <= self.budget.window and prompt.upper <= self.budget.max_prompt
 
-    async def _apart(self, covered: History, ask: str) -> Sections | Refused:
+    async def _apart(self, covered: History, ask: str, *, thinks: bool) -> Sections | Refused:
         """Summarizes a fenced transcript in pieces that fit, each merged with the notes on those before it."""
         room = self.budget.window - 2 * self.cap - self.size(ask)
         notes: Sections | Refused = Refused("there is nothing to summarize")
@@ -105,7 +110,7 @@ class Summarizer:
             messages = await self._fenced(piece, f"{earlier}{ask}")
             if messages is None:
                 return Refused(f"not even a piece of it fits a window of {self.budget.window:,} tokens")
-            fresh = await self._reply(messages, [piece, earlier])
+            fresh = await self._reply(messages, [piece, earlier], thinks=thinks)
             if isinstance(fresh, Refused):
                 return fresh
             known = () if isinstance(notes, Refused) else notes.get("covered", ())
@@ -123,11 +128,11 @@ class Summarizer:
         return None
 
     async def _reply(
-        self, messages: list[WireMessage], source: list[str], tools: Sequence[WireMessage] = ()
+        self, messages: list[WireMessage], source: list[str], tools: Sequence[WireMessage] = (), *, thinks: bool
     ) -> Sections | Refused:
         said = "".join(source)
         form = outline(self.cap, len(said) / max(self.size(said), 1))
-        request = Request(messages, self.cap, tools, temperature=0.0, frequency_penalty=LOOP_PENALTY, outline=form)
+        request = Request(messages, self.cap, tools, 0.0, LOOP_PENALTY, form, thinks)
         text, end = "", None
         try:
             async for attempt in while_loading(self.runtime.url, self.emit):

@@ -30,6 +30,10 @@ class Count:
         """The least that it can be."""
         return max(self.tokens - self.bound, 0)
 
+    def plus(self, other: Count) -> Count:
+        """Both together, counted as this one was."""
+        return Count(self.tokens + other.tokens, self.bound + other.bound, self.how)
+
 
 @dataclass(frozen=True, slots=True)
 class Usage:

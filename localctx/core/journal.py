@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from localctx.core.ladder import Cleared, Compacted, Effect, Stub, Withdrawn, apply
 from localctx.core.messages import Checkpoint, Facts, Growing, History, Words
@@ -111,9 +111,11 @@ def decode(line: str) -> Entry:
 
 def entry_of(value: Any) -> Entry:  # noqa: ANN401  any JSON value
     """The entry that a line's JSON value is. Raises `JournalDamaged` where it is none."""
-    match value:
-        case {"seq": int(seq), "at": str(at), "type": str(kind), **rest}:
-            return Entry(seq, at, kind, cast("Body", rest))
+    if isinstance(value, dict):
+        body = dict(value)
+        seq, at, kind = body.pop("seq", None), body.pop("at", None), body.pop("type", None)
+        if isinstance(seq, int) and isinstance(at, str) and isinstance(kind, str):
+            return Entry(seq, at, kind, body)
     raise JournalDamaged("not a journal entry")
 
 

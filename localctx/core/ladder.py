@@ -7,6 +7,7 @@ led to it, so that a replay does not depend on the constants of the day.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import islice, takewhile
@@ -61,6 +62,7 @@ __all__ = [
     "least",
     "next_rung",
     "standing",
+    "stub_in",
     "system_size",
     "tail_tokens",
     "trim",
@@ -527,6 +529,15 @@ def _result_stub(old: OldResult, decision: Decision | None, size: Callable[[str]
         return head_and_tail(old.text, old.tokens // 4, size, f"\n[... {what}; all of it: message #{old.seq} ...]\n")
     head, tail = " ".join(old.text[:_ENDS].split()), " ".join(old.text[-_ENDS:].split())
     return f"[cleared: {what}, begins {head!r}, ends {tail!r}; message #{old.seq}]"
+
+
+_ARGUMENT_STUB = re.compile(r"\[cleared: ~[\d,]+ tokens, message #(\d+)\]")
+
+
+def stub_in(arguments: str) -> int | None:
+    """The line that a stub names which stands in the arguments of a call: a model has taken it for the text itself."""
+    found = _ARGUMENT_STUB.search(arguments)
+    return int(found[1]) if found else None
 
 
 def _argument_stub(call: ToolCall, seq: int, least: int, size: Callable[[str], int]) -> str | None:

@@ -102,6 +102,11 @@ class ToolCycle:
     extra: str = ""
     seq: int = 0
 
+    def answered(self, result: ToolResult) -> ToolCycle:
+        """The cycle with one result more."""
+        results = (*self.results, result)
+        return ToolCycle(self.content, self.calls, results, self.thinking, self.extra, self.seq)
+
     @property
     def pending(self) -> tuple[ToolCall, ...]:
         """The calls that have no result yet."""
@@ -298,7 +303,7 @@ class Growing:
     def _answer(self, result: ToolResult) -> None:
         cycle = self.newest
         if isinstance(cycle, ToolCycle) and result.call_id in {call.id for call in cycle.pending}:
-            self._steps[-1] = replace(cycle, results=(*cycle.results, result))
+            self._steps[-1] = cycle.answered(result)
         else:
             self._steps.append(Interjection(Message("tool", result.content, _with_id(result), result.seq)))
 

@@ -76,7 +76,7 @@ def read(message: object, *, seq: int = 0, complete: bool = True) -> Item:
     """One wire message as an item of a history; what does not fit any is kept whole under the role `foreign`."""
     if isinstance(message, dict) and isinstance(message.get("role"), str):
         item = _item(message, seq, complete=complete)
-        if item is not None and _same(write(item), message):
+        if item is not None and (_is_plain(item) or _same(write(item), message)):
             return item
     return Message(FOREIGN, None, json.dumps(message), seq)
 
@@ -97,6 +97,13 @@ def write(item: Item | Step) -> object:
         case ToolCycle():
             calls = {"tool_calls": [called(call) for call in item.calls]}
             return _object("assistant", item.content, item.extra) | _thinking(item.thinking) | calls
+
+
+def _is_plain(item: Item) -> bool:
+    """Whether an item has nothing but what every message of its kind has: there is nothing that it could have lost."""
+    if isinstance(item, Interjection) or item.extra or isinstance(item.content, tuple):
+        return False
+    return not any(call.extra for call in item.calls) if isinstance(item, ToolCycle) else True
 
 
 def _same(one: object, other: object) -> bool:
@@ -150,10 +157,13 @@ def _calls(value: object) -> tuple[ToolCall, ...] | None:
 
 def _read_call(raw: Any) -> ToolCall | None:  # noqa: ANN401  any JSON value
     match raw:
-        case {"id": str(call_id), "type": "function", "function": {"name": str(name), "arguments": str(arguments)}}:
-            rest = {key: value for key, value in raw.items() if key not in {"id", "type", "function"}}
-            inner = {key: value for key, value in raw["function"].items() if key not in {"name", "arguments"}}
-            return ToolCall(call_id, name, arguments, _extra(rest | ({"function": inner} if inner else {})))
+        case {
+            "id": str(call_id),
+            "type": "function",
+            "function": {"name": str(name), "arguments": str(arguments), **inner},
+            **rest,
+        }:
+            return ToolCall(call_id, name, arguments, _extra(rest | {"function": inner} if inner else rest))
     return None
 
 
@@ -164,7 +174,7 @@ def called(call: ToolCall) -> dict[str, object]:
     return {"id": call.id, "type": "function", "function": function, **extra}
 
 
-def _extra(fields: Mapping[str, object]) -> str:
+def _extra(fields: Mapping[Any, object]) -> str:
     return json.dumps(fields) if fields else ""
 
 

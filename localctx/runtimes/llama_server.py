@@ -146,6 +146,8 @@ class LlamaServer:
         body = self._body(request.messages, request.tools) | {"max_tokens": request.max_tokens}
         wishes = {"temperature": request.temperature, "frequency_penalty": request.frequency_penalty}
         body |= {name: value for name, value in wishes.items() if value is not None}
+        if not request.thinks:
+            body |= openai_chat.AT_ONCE
         if request.outline is not None:
             body |= {"grammar": _grammar(request.outline), **({"tool_choice": "none"} if request.tools else {})}
         async with aclosing(openai_chat.stream(self._http, "/v1/chat/completions", body)) as pieces:

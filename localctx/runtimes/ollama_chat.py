@@ -146,7 +146,7 @@ class OllamaServer:
         """Streams a reply; a prompt that is too long is refused, never cut."""
         wishes = {"temperature": request.temperature, "frequency_penalty": request.frequency_penalty}
         body = await self._body(request.messages, request.tools, num_predict=request.max_tokens, **wishes)
-        body["stream"] = True
+        body |= {"stream": True} | ({} if request.thinks else {"think": False})
         end: _Line | None = None
         calls = Calls(self.url)
         with translated(self._http):

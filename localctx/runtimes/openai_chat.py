@@ -37,12 +37,13 @@ if TYPE_CHECKING:
     from localctx.ports import Request
     from localctx.runtimes.server import Reader
 
-__all__ = ["MISSING", "OpenAIServer", "conversation", "refuse", "stream"]
+__all__ = ["AT_ONCE", "MISSING", "OpenAIServer", "conversation", "refuse", "stream"]
 
 
 class _Delta(msgspec.Struct):
     content: str | None = None
     reasoning_content: str | None = None
+    reasoning: object = None
     tool_calls: list[object] | None = None
 
 
@@ -92,8 +93,8 @@ class _End:
         for choice in chunk.choices:
             self._reason = choice.finish_reason or self._reason
             self._calls.take(choice.delta.tool_calls)
-            if choice.delta.content or choice.delta.reasoning_content:
-                yield Delta(choice.delta.content or "", choice.delta.reasoning_content or "")
+            if piece := _said(choice.delta):
+                yield piece
 
     def finished(self) -> Finished:
         """The end of the stream. `[DONE]` proves nothing: only a finish reason does."""
@@ -102,6 +103,12 @@ class _End:
                 f"{self._where} ended its reply without a finish reason: it died or was stopped; look at its log"
             )
         return Finished(self._reason, self._usage, self._calls.called, self._calls.made())
+
+
+def _said(delta: _Delta) -> Delta | None:
+    """The text of a chunk; reasoning has one of two names (Ollama's and newer servers' is `reasoning`)."""
+    thinking = delta.reasoning_content or (delta.reasoning if isinstance(delta.reasoning, str) else "")
+    return Delta(delta.content or "", thinking) if delta.content or thinking else None
 
 
 def _decode(http: httpx.AsyncClient, data: str, *, tools: bool) -> _Chunk:
@@ -197,6 +204,9 @@ _MARGIN = 8
 
 _COUNTING = {"vllm", "sglang"}
 
+AT_ONCE: Mapping[str, object] = {"chat_template_kwargs": {"enable_thinking": False}}
+"""What llama-server, vLLM and SGLang pass to a template, so that the model does not think; others do not read it."""
+
 _CUTS = {"vllm": vllm.cut_points, "sglang": sglang.cut_points}
 
 
@@ -246,6 +256,8 @@ class OpenAIServer:
             "frequency_penalty": request.frequency_penalty,
         }
         body |= {name: value for name, value in wishes.items() if value is not None}
+        if self.kind in _COUNTING and not request.thinks:
+            body |= AT_ONCE
         async with aclosing(stream(self._http, "/v1/chat/completions", body)) as pieces:
             async for piece in pieces:
                 yield piece

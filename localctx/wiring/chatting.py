@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from localctx.app.chat import MOST_STEPS, Chat, Wishes
-from localctx.app.compaction import Helper
+from localctx.app.compaction import PATIENCE_SECONDS, Helper
 from localctx.app.meter import Meter
 from localctx.app.patience import while_loading
 from localctx.app.probe import probe as probe_all
@@ -98,6 +98,7 @@ async def open_chat(
             on_work=_shown_state(kept),
         )
         chat.engine.summarizer = helper
+        chat.engine.patience = PATIENCE_SECONDS if given.patience is None else given.patience
         chat.idles = _is_ours(runtime, model) and not on_battery()
         index = recall_index(kept)
         if _offers_tools(given, model):

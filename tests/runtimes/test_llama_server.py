@@ -460,6 +460,13 @@ async def test_wishes_are_sent_and_only_those() -> None:
     assert second == {key: value for key, value in first.items() if key != "temperature"} | {"max_tokens": 9}
 
 
+async def test_a_model_is_told_not_to_think_where_it_should_not() -> None:
+    with running(Fake()) as fake:
+        for thinks in (True, False):
+            assert [piece async for piece in LlamaServer(fake.url).chat(Request(TERSE, 7, thinks=thinks))]
+    assert [body.get("chat_template_kwargs") for body in fake.chats] == [None, {"enable_thinking": False}]
+
+
 async def test_an_outline_leaves_the_prompt_as_it_is_and_calls_no_tools() -> None:
     """llama.cpp refuses a grammar beside tools that may be called; what it renders does not depend on that."""
     form = Outline(("Goal",), 1, 50)

@@ -129,6 +129,14 @@ async def test_a_stream_that_does_not_end_well_is_a_failure(lines: list[object],
         await said(Ollama(streamed(*lines)))
 
 
+async def test_a_model_is_told_not_to_think_where_it_should_not() -> None:
+    for thinks, think in ((True, None), (False, False)):
+        transport = Ollama(recorded("23-chat-stream"))
+        await said(transport, request=Request([{"role": "user", "content": "Hi."}], 8, thinks=thinks))
+        (chat,) = transport.calls("/api/chat")
+        assert chat.get("think") is think
+
+
 async def test_messages_go_in_the_native_form() -> None:
     transport = Ollama(recorded("23-chat-stream"))
     call = {"id": "a", "type": "function", "function": {"name": "read", "arguments": '{"path": "a.txt"}'}}

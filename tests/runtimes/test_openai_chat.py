@@ -24,7 +24,9 @@ from localctx.errors import (
     Unreachable,
 )
 from localctx.ports import Delta, Finished, Piece, Request
+from localctx.runtimes.detect import READERS
 from localctx.runtimes.llama_server import LlamaServer
+from localctx.runtimes.openai_chat import OpenAIServer
 from tests.fakes.llama_server import Calls, Fake, running
 from tests.recordings import load, transport
 from tests.runtimes.raw import events, http, saying
@@ -72,6 +74,27 @@ async def test_a_recorded_stream_gives_its_text_and_its_usage(name: str, said: s
     assert isinstance(end, Finished)
     assert (end.reason, end.called_tools) == ("length", False)
     assert astuple(end.usage) == pytest.approx(astuple(usage))
+
+
+async def test_thinking_goes_by_one_of_two_names() -> None:
+    """vLLM and Ollama call it `reasoning` in this dialect, llama-server `reasoning_content`."""
+    thoughts = [
+        '{"reasoning":"one "}',
+        '{"reasoning_content":"two","reasoning":null}',
+        '{"content":"a","reasoning":[7]}',
+    ]
+    chunks = [f'{{"choices":[{{"delta":{delta}}}]}}' for delta in thoughts]
+    with saying(lambda _: [events(*chunks, STOP, "[DONE]")]) as raw:
+        *pieces, _ = await heard(LlamaServer(raw.url))
+    assert pieces == [Delta("", "one "), Delta("", "two"), Delta("a")]
+
+
+@pytest.mark.parametrize(("kind", "told"), [("vllm", True), ("sglang", True), ("lmstudio", False), ("openai", False)])
+async def test_only_servers_that_pass_it_to_a_template_are_told_not_to_think(kind: str, told: object) -> None:
+    with running(Fake()) as fake:
+        server = OpenAIServer(fake.url, READERS[kind], kind=kind)
+        assert [piece async for piece in server.chat(replace(HELLO, thinks=False))]
+    assert ("chat_template_kwargs" in fake.chats[0]) is told
 
 
 @pytest.mark.parametrize(
