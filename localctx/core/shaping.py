@@ -1,7 +1,7 @@
 """What a tool answered, shaped for a model before it enters the history: no noise, and no more than its budget.
 
-The figures and the fields are those of Jazz (src/core/utils/tool-result-formatter.ts). Unlike there, logs keep their tail
-as well, since errors stand at the end, and characters are kept where whole lines or entries would leave next to nothing.
+The figures and the fields are the seed's. Unlike there, logs keep their tail as well, since errors stand at the end, and
+characters are kept where whole lines or entries would leave next to nothing.
 """
 
 from __future__ import annotations
