@@ -45,9 +45,15 @@ def test_the_tree_in_the_docstring_is_the_tree() -> None:
     assert drawn == {kind.__name__: str(kind.exit_code) for kind in kinds(LocalctxError)}
 
 
-@pytest.mark.parametrize("command", ["probe", "run", "fit", "models", "catalog"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("probe", "run", "count", "compact", "fit", "models", "catalog"),
+        *("sessions show", "sessions export", "sessions undo", "sessions fork", "work show"),
+    ],
+)
 def test_every_option_that_the_readme_uses_exists(command: str) -> None:
-    help_text = helped(command)
+    help_text = helped(*command.split())
     for line in re.findall(rf"localctx {command}\b[^\n`]*", README):
         for option in re.findall(r"(?<!\w)--[a-z][a-z-]+", line):
             assert option in help_text, line
