@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from localctx.app.calls import Caller
@@ -13,16 +13,17 @@ from localctx.app.meter import Meter
 from localctx.app.patience import while_loading
 from localctx.app.session import Session
 from localctx.app.tools.toolbox import Toolbox
-from localctx.core.accounting import Count, Sight, head, plausible, sight
+from localctx.app.trust import Trust
+from localctx.core.accounting import Count, Sight, head, plausible
 from localctx.core.checkpoint import summary_cap
-from localctx.core.events import Notice, Text, Thinking, Truncated, TurnEnded, UsageReported, WindowProbed
-from localctx.core.ladder import Rung, fills, least, unseen
+from localctx.core.events import Notice, Text, Thinking, TurnEnded, UsageReported, WindowProbed
+from localctx.core.ladder import Rung, fills, least
 from localctx.core.messages import History, Turn, plain
 from localctx.core.nudges import pressure, resumed
 from localctx.core.outgoing import defects, outgoing
 from localctx.core.results import RESULTS_SHARE
 from localctx.core.transcript import called
-from localctx.core.window import Budget, EffectiveWindow, ModelReport, Reading, Source, assume, reread
+from localctx.core.window import Budget, EffectiveWindow, ModelReport, Source, assume
 from localctx.core.work import preamble
 from localctx.errors import DoesNotFit, LocalctxError, PromptRefused, ServerFailed, ServerLoading, ToolsRefused
 from localctx.ports import Delta, Finished, Request
@@ -80,20 +81,28 @@ class Chat:
     ) -> None:
         self.runtime, self.session, self.wishes, self._emit = runtime, Session(journal, emit, on_work), wishes, emit
         self.meter = Meter(runtime, counter, calibration)
-        self.window: EffectiveWindow = assume(report.window)
-        self.model, self._stated = report.id, report.window.tokens
-        self.last_used = self._whole = 0
-        self._doubted, self._low = False, 0
+        self.model = report.id
         self.idles = False
         """Whether time in which nobody waits may be used (`idle`): nobody else's server, and no battery."""
         self._warmed: list[WireMessage] = []
         self._beside = Count(0, 0, "")
-        self._before: Sequence[WireMessage] | None = None
-        self.engine = Engine(self.session, runtime, self.meter, policy, self._budget(), emit)
+        budget = Budget.of(assume(report.window).tokens or 0)
+        self.engine = Engine(self.session, runtime, self.meter, policy, budget, emit)
+        self._trust = Trust(runtime, report, self.engine, emit, self.wishes.max_tokens)
         self._caller = Caller(self.session, self._results_room, self.meter.size, emit)
         self._recovered = self._recover() if self.session.history.messages() else ""
         self._introduce(runtime, report)
         self._begin_with(system)
+
+    @property
+    def window(self) -> EffectiveWindow:
+        """The window that the run goes by."""
+        return self._trust.window
+
+    @property
+    def last_used(self) -> int:
+        """The tokens of the last request and its reply, as far as they are known."""
+        return self._trust.last_used
 
     def _introduce(self, runtime: Runtime, report: ModelReport) -> None:
         """Says whose window this is, and what about it is not as it was asked for."""
@@ -160,18 +169,13 @@ class Chat:
         self.session.work(None)
         self.meter.void()
 
-    def _budget(self) -> Budget:
-        return Budget.of(
-            self.window.tokens or 0, max_prompt=self.window.max_prompt, output_limit=self.wishes.max_tokens
-        )
-
     async def ask(self, text: str) -> None:
         """One turn: the user's words, what the ladder has to do, and the model's reply, told to `emit`.
 
         Raises `DoesNotFit` where the words cannot be made to fit, and what `Runtime.chat` raises; what was said until
         then is kept as interrupted. Words that do not fit, or are stopped before any answer, are taken back.
         """
-        await self._look_again()
+        await self._trust.look_again()
         self.session.answer_pending()
         asked = self.session.add({"role": "user", "content": text}, sync=True)
         try:
@@ -204,8 +208,9 @@ class Chat:
         `prompt_tokens` is what the server reported with a reply.
         """
         history = self.session.history
-        if prompt_tokens and self._can_be(self.meter.rough(history).plus(self._beside), prompt_tokens):
-            self.meter.measured(max(prompt_tokens - self._beside.tokens, 1), history.last_seq)
+        if prompt_tokens:
+            expected = self.meter.rough(history).plus(self._beside)
+            self._trust.take(expected, prompt_tokens, history.last_seq, self._beside.tokens)
         call = next((each for each in self.session.pending if each.id == message.get("tool_call_id")), None)
         if call is not None:
             self._caller.take(call, str(message.get("content") or ""))
@@ -213,10 +218,6 @@ class Chat:
         self.session.add(message, sync=True)
         if message.get("role") == "assistant":
             self._recovered, self.engine.compacted = "", False
-
-    def _can_be(self, expected: Count, reported: int) -> bool:
-        """Whether a report can be of the whole prompt."""
-        return plausible(expected, reported) and reported <= max(self.engine.budget.window, expected.upper)
 
     async def _turn(self, used: Count) -> None:
         """Answers, and runs the calls that it asks for, until there are none, or there were enough."""
@@ -236,21 +237,6 @@ class Chat:
     def _is_unanswered(self, asked: Entry) -> bool:
         last = self.session.history.turns[-1] if self.session.history.turns else Turn()
         return not last.steps and bool(last.opening) and last.opening[-1].seq == asked.seq
-
-    async def _look_again(self) -> None:
-        """Asks the server for its window again: it may have been restarted, or have loaded the model anew."""
-        report = await self.runtime.probe()
-        fresh = next((model.window for model in report.models if model.id == self.model), None)
-        if fresh is None or fresh.tokens is None:
-            return
-        if fresh.tokens == self._stated:
-            self.window = fresh if self.window.tokens == fresh.tokens else self.window  # perhaps confirmed by now
-            return
-        before, self._stated = self.window.tokens, fresh.tokens
-        self.window = fresh
-        self.engine.budget = replace(self._budget(), tail=self.engine.budget.tail)
-        self._whole = 0
-        self._emit(Notice("window-changed", f"the window was {before:,} tokens and is {fresh.tokens:,} now"))
 
     async def idle(self) -> None:
         """Uses time in which nobody waits: settles what is due or soon will be, and warms the prefix that is left then.
@@ -284,6 +270,7 @@ class Chat:
         if not messages:
             return 0, {}
         used = await self.meter.exact(messages)
+        self._trust.last_used = used.tokens
         return used.tokens, fills(history, self.meter.sizer(history, used))
 
     async def _answer(self, used: Count) -> None:
@@ -324,7 +311,7 @@ class Chat:
         self.meter.void()
         if refused.prompt and plausible(used, refused.prompt) and refused.prompt <= _MOST_OFF * used.upper:
             self.meter.learn(outgoing(self.session.history), refused.prompt)
-        self._adopt(refused.limit or int(used.tokens * _REFUSED_SHARE), str(refused))
+        self._trust.adopt(refused.limit or int(used.tokens * _REFUSED_SHARE), str(refused))
         self._emit(Notice("refused", f"{refused}; making room for a window of {self.engine.budget.window:,}"))
         return await self.engine.settle(force=True)
 
@@ -386,7 +373,7 @@ class Chat:
                     raise ServerFailed(f"{error} (in the middle of its reply, which is kept)") from error
             raise
         kept = self._keep(said, thought, end.calls, complete=True)
-        seen = await self._account(request, used, end, through, beside.tokens, again=again)
+        seen = await self._trust.judge(request, used, end, through, beside.tokens, again=again)
         self._recovered, self.engine.compacted = "", False
         if seen is not Sight.WHOLE and again:
             self._withdraw(kept)
@@ -434,68 +421,6 @@ class Chat:
         if calls:
             message["tool_calls"] = [called(call) for call in calls]
         return self.session.add(message, complete=complete, sync=True)
-
-    async def _account(
-        self, request: Request, expected: Count, end: Finished, through: int, beside: int, *, again: bool
-    ) -> Sight:
-        """How much of the prompt the model saw, as far as the report tells; only a report of all of it teaches anything.
-
-        `beside` is what of it was no part of the history.
-        """
-        self._emit(UsageReported(end.usage, expected))
-        self.session.note("usage", **asdict(end.usage))
-        self.engine.learn(end.usage, self._shared(request))
-        reported = end.usage.prompt or 0
-        if reported and not plausible(expected, reported):
-            expected = await self.runtime.count(request.messages, request.tools) or expected
-        before = self._low if self._low >= self._whole else 0  # what was once taken whole is not where it cuts
-        believed = expected.tokens
-        seen = sight(expected, reported, self.runtime.cut_points(self.engine.budget.window), before)
-        if seen is Sight.CUT:
-            await self._alarm(expected, reported, again=again)
-        elif seen is Sight.DOUBTFUL or reported > max(self.engine.budget.window, expected.upper):
-            seen = self._doubt(expected, reported)
-        elif reported:
-            self._whole = max(self._whole, reported)
-            believed = reported
-            self.meter.measured(max(reported - beside, 1), through)
-        self.last_used = believed + min(end.usage.completion or 0, request.max_tokens)
-        return seen
-
-    def _shared(self, request: Request) -> int | None:
-        """How many tokens of a prompt the server read or wrote with the request before; None where that is not known."""
-        before, self._before = self._before, request.messages
-        grows = before is not None and list(request.messages[: len(before)]) == list(before)
-        return self.last_used if grows and self.last_used else None
-
-    def _doubt(self, expected: Count, reported: int) -> Sight:
-        """Says once that a report cannot be of what was sent; neither it nor what was measured before is gone by."""
-        first, self._doubted = not self._doubted, True
-        low = reported < expected.tokens
-        self._low = reported if low else self._low
-        self.meter.distrust(reported)
-        if first:
-            sent = f"the server reports {reported:,} prompt tokens where about {expected.tokens:,} were sent"
-            why = "it dropped context, or counts otherwise" if low else "it cannot have taken so many"
-            text = f"{sent} ({expected.how}): {why}; going by what was sent"
-            self._emit(Notice("odd-report", text))
-        return Sight.DOUBTFUL if first and low and expected.bound == 0 else Sight.WHOLE
-
-    async def _alarm(self, expected: Count, reported: int, *, again: bool) -> None:
-        """Says what the model did not see, and goes by the most that the server has taken whole."""
-        history = self.session.history
-        missed = unseen(history, reported, self.meter.sizer(history, expected))
-        self._emit(Truncated(expected, reported, missed, again))
-        self.meter.void()
-        await self._look_again()
-        limit = max(reported, self._whole) if again and not self._low else reported
-        if limit < self.engine.budget.window:
-            self._adopt(limit, f"{self.runtime.url} kept {reported:,} tokens of a longer prompt")
-
-    def _adopt(self, limit: int, why: str) -> None:
-        """Goes by what the server has shown, where that is less than what it said."""
-        self.window = reread(self.window, Reading(Source.MEASURED, limit, why))
-        self.engine.budget = replace(self._budget(), tail=self.engine.budget.tail)
 
 
 _MOST_RECOVERED = 2_000

@@ -80,7 +80,7 @@ async def _answer(chat: Chat, render: Renderer, line: str) -> None:
 async def _refresh(chat: Chat) -> None:
     """Brings the meter up to date, where the server can be asked."""
     with contextlib.suppress(LocalctxError):
-        chat.last_used, _ = await chat.filled()
+        await chat.filled()
 
 
 async def _interruptible(
