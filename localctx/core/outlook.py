@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from localctx.core.checkpoint import INSTRUCTION, summary_cap, words_budget
 from localctx.core.cost import Asked, Price, Speeds, explained, pays, price
-from localctx.core.ladder import Rung, clear_gain, kept_tail, system_size, untouched
+from localctx.core.ladder import Rung, clear_gain, kept_tail, system_size, unit_size, untouched
+from localctx.core.messages import Message
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,9 +44,18 @@ class Outlook:
         system, cap = system_size(self.history, self.size), summary_cap(self.budget.window)
         before = max(self.used, self.budget.due(self.policy.compact))
         tail = kept_tail(self.history, self.budget, self.policy, self.size)
-        after = min(system + cap + words_budget(self.budget.window - system) + tail, before)
+        after = min(system + cap + self._words(words_budget(self.budget.window - system)) + tail, before)
         summary = Asked(before + self.size(INSTRUCTION), before, cap)
         return price(self.speeds, before=before, after=after, first_changed=system, summary=summary)
+
+    def _words(self, most: int) -> int:
+        """About the tokens of the user's words that a checkpoint would keep."""
+        kept = sum(self.size(words.text) for words in self.history.checkpoint.words) if self.history.checkpoint else 0
+        for unit in self.history.newest_first():
+            if kept >= most:
+                return most
+            kept += unit_size(unit, self.size) if isinstance(unit, Message) else 0
+        return kept
 
     @property
     def clearing_pays(self) -> bool:

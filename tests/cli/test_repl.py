@@ -50,6 +50,7 @@ def test_it_answers_meters_and_leaves(terminal: pexpect.spawn[str], fake: Fake, 
     ask(terminal, "Say hello.", "Hello there\\.")
     ask(terminal, "/context", r"\[\S+\]")
     terminal.expect("of 2,048 tokens used|free")
+    terminal.expect("compacting now frees .* tokens.*waiting is cheaper until 80%")
     ask(terminal, "/nonsense", "no such command")
     ask(terminal, "/compact", "nothing is old enough")
     ask(terminal, "/help", "/exit")
