@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from localctx.app.tools.toolbox import Toolbox
 from localctx.core.events import ToolAnswered, ToolCalled
-from localctx.core.results import shown
+from localctx.core.results import share, shown
 from localctx.ports import Outcome
 
 if TYPE_CHECKING:
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from localctx.core.messages import ToolCall
 
 __all__ = ["Caller"]
-
-_LEAST_TOKENS = 32
 
 
 @dataclass(slots=True)
@@ -44,9 +42,7 @@ class Caller:
         self._keep(call, Outcome(text), self._share(self.session.cycle.calls if self.session.cycle else (call,)))
 
     def _share(self, calls: Sequence[ToolCall]) -> int:
-        """The tokens that each result of one cycle may take."""
-        asked = sum(self.size(call.arguments) for call in calls)
-        return max((self.room() - asked) // len(calls), _LEAST_TOKENS)
+        return share(self.room(), [call.arguments for call in calls], self.size)
 
     def _keep(self, call: ToolCall, outcome: Outcome, room: int) -> None:
         body, origin = outcome.text, outcome.provenance

@@ -311,7 +311,8 @@ class Chat:
         self.meter.void()
         if refused.prompt and plausible(used, refused.prompt) and refused.prompt <= _MOST_OFF * used.upper:
             self.meter.learn(outgoing(self.session.history), refused.prompt)
-        self._trust.adopt(refused.limit or int(used.tokens * _REFUSED_SHARE), str(refused))
+        guess = f"{_REFUSED_SHARE:.0%} of {used.tokens:,} tokens, which {self.runtime.url} refused without a number"
+        self._trust.adopt(refused.limit or int(used.tokens * _REFUSED_SHARE), str(refused) if refused.limit else guess)
         self._emit(Notice("refused", f"{refused}; making room for a window of {self.engine.budget.window:,}"))
         return await self.engine.settle(force=True)
 

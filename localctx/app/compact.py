@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from localctx.app.compaction import Engine
@@ -12,7 +12,7 @@ from localctx.core.journal import message as line
 from localctx.core.ladder import fills
 from localctx.core.messages import Interjection, Message, ToolCycle, plain
 from localctx.core.outgoing import defects, outgoing
-from localctx.core.results import RESULTS_SHARE, shown
+from localctx.core.results import RESULTS_SHARE, share, shown
 from localctx.core.transcript import parse
 from localctx.errors import LocalctxError, Misuse
 
@@ -57,8 +57,9 @@ class Sized:
 class Settled:
     """What became of a conversation, and the `messages` to send now.
 
-    `shaped` results were longer than a run lets in. Of the user's messages, `words_shortened` are kept by head and tail
-    and `words_left_out` not at all; all others are there word for word.
+    `shaped` results were longer than a run lets in. The sizes of `rungs` are counts of the whole history. Of the user's
+    messages, `words_shortened` are kept by head and tail and `words_left_out` not at all; all others are there word for
+    word.
     """
 
     before: Sized
@@ -99,15 +100,18 @@ async def compact(conversation: Conversation, journal: Journal, means: Means, em
         raise LocalctxError(f"this is a defect of localctx: the list to send is not valid ({'; '.join(found)})")
     after = _sized(session.history, used, means.meter)
     cut, fits = _words_cut(history, session.history), used.upper <= means.budget.prompt
-    return Settled(before, len(shaped), tuple(rungs), after, *cut, fits, tuple(messages))
+    return Settled(before, len(shaped), tuple(_counted(rungs, used)), after, *cut, fits, tuple(messages))
 
 
 def _sized(history: History, count: Count, meter: Meter) -> Sized:
     return Sized(count, history.messages(), fills(history, meter.sizer(history, count)))
 
 
-_LEAST_TOKENS = 32
-"""What each result may take, however many there are, as in a run."""
+def _counted(rungs: list[RungTaken], last: Count) -> Iterator[RungTaken]:
+    """The rungs, each with the count that was taken after it in place of what it was likely to leave."""
+    after = [*(rung.tokens_before for rung in rungs[1:]), last.tokens]
+    for rung, tokens in zip(rungs, after, strict=False):
+        yield replace(rung, tokens_after=tokens)
 
 
 def _shaped(history: History, room: int, size: Callable[[str], int]) -> Iterator[tuple[int, str]]:
@@ -115,10 +119,9 @@ def _shaped(history: History, room: int, size: Callable[[str], int]) -> Iterator
     for _, unit in history.units():
         if isinstance(unit, ToolCycle):
             names = {call.id: call.name for call in unit.calls}
-            asked = sum(size(call.arguments) for call in unit.calls)
-            share = max((room - asked) // len(unit.calls), _LEAST_TOKENS)
+            each = share(room, [call.arguments for call in unit.calls], size)
             for result in unit.results:
-                yield from _shortened(names[result.call_id], result.content, result.seq, share, size)
+                yield from _shortened(names[result.call_id], result.content, result.seq, each, size)
         elif isinstance(unit, Interjection) and unit.message.role == "tool":
             yield from _shortened("tool", unit.message.content, unit.seq, room, size)
 

@@ -144,7 +144,8 @@ class Engine:
         if tokens < self._stuck_at:
             at = replace(at, compactable=0)
         if force:
-            return Rung.COMPACT if at.compactable > 0 else Rung.TRIM
+            forced = Rung.COMPACT if at.compactable >= self._least_gain() else Rung.TRIM
+            return forced if forced in self.policy.rungs else None
         return next_rung(at, self.budget, self.policy, taken)
 
     def _why(self, rung: Rung, used: Count) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from localctx.cli.options import ApiKeyEnv, AsJson, Model
-from localctx.cli.render import Renderer, note, out, say
+from localctx.cli.render import Renderer, note, out, say, window_text
 from localctx.cli.sessions import spelled
 from localctx.core.events import Event, PressureRaised, RungTaken
 from localctx.core.formats import UNRECORDED, Format
@@ -72,7 +72,8 @@ def command(
     if new is not None and not dry_run:
         tools = {"tools": conversation.tools} if conversation.tools else {}
         save(new, spelled({"messages": done.messages, **tools}) + "\n")
-        note(f"wrote {len(done.messages):,} messages to {new}")
+        among = ", the checkpoint among them" if done.after.fills["checkpoint"] else ""
+        note(f"wrote {len(done.messages):,} messages to {new}{among}")
 
 
 def _load(name: str, form: str) -> Conversation:
@@ -100,8 +101,14 @@ def _arithmetic(name: str, footing: Footing, done: Settled) -> str:
     return (
         f"{name} cannot be made to fit by policy {footing.means.policy.name}: {_most(done)}, and of a window of "
         f"{budget.window:,} a prompt may take {budget.prompt:,}; {largest} is the most of it with about "
-        f"{fills[largest]:,}: pass a larger --window, or shorten that"
+        f"{fills[largest]:,}: pass a larger --window,{_further(footing, done)} or shorten that"
     )
+
+
+def _further(footing: Footing, done: Settled) -> str:
+    """What else may help: another policy, or somebody who counts exactly."""
+    policy = "" if footing.means.policy.rungs else " another --policy,"
+    return policy + (" --url with a server that counts exactly," if done.after.count.bound and not footing.url else "")
 
 
 def _most(done: Settled) -> str:
@@ -126,14 +133,13 @@ def _document(name: str, conversation: Conversation, footing: Footing, done: Set
 
 
 def _lines(name: str, conversation: Conversation, footing: Footing, done: Settled) -> Iterator[str]:
-    budget, found = footing.means.budget, footing.window.decided_by
+    budget = footing.means.budget
     yield f"{name}: {conversation.format}, {done.before.messages:,} messages"
     if gone := sum(loss.count for loss in conversation.left_out):
         yield f"  left out: {gone:,} entries (localctx count {name} says which)"
     if conversation.format in UNRECORDED:
         yield f"  not in the file: {UNRECORDED[conversation.format]}"
-    where = f" ({found.where})" if found else ""
-    yield f"window: {budget.window:,} tokens, {footing.window.confidence}{where}; policy {footing.means.policy.name}"
+    yield f"{window_text(footing.window)}; policy {footing.means.policy.name}"
     if done.shaped:
         yield f"results longer than a run lets in, shaped as there: {done.shaped:,}"
     yield from map(_rung, done.rungs)

@@ -28,11 +28,13 @@ from localctx.core.messages import (
     end_of,
     plain,
 )
+from localctx.core.portions import MEDIA_TOKENS, medium
 from localctx.errors import Misuse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from localctx.core.messages import Content
     from localctx.core.window import Budget
 
 __all__ = [
@@ -242,13 +244,18 @@ def unit_size(unit: Message | Step, size: Callable[[str], int]) -> int:
         case Interjection():
             return unit_size(unit.message, size)
         case Message():
-            return _FRAMING + size(plain(unit.content)) + size(unit.extra)
+            return _FRAMING + _content_size(unit.content, size) + size(unit.extra)
         case Said():
-            return _FRAMING + size(plain(unit.content)) + size(unit.thinking or "")
+            return _FRAMING + _content_size(unit.content, size) + size(unit.thinking or "")
         case ToolCycle():
             calls = sum(size(call.name) + size(call.arguments) for call in unit.calls)
-            results = sum(_FRAMING + size(plain(result.content)) for result in unit.results)
-            return _FRAMING + size(plain(unit.content)) + size(unit.thinking or "") + calls + results
+            results = sum(_FRAMING + _content_size(result.content, size) for result in unit.results)
+            return _FRAMING + _content_size(unit.content, size) + size(unit.thinking or "") + calls + results
+
+
+def _content_size(content: Content, size: Callable[[str], int]) -> int:
+    media = [part for part in content if part.kind != "text"] if isinstance(content, tuple) else []
+    return size(plain(content)) + sum(MEDIA_TOKENS[medium(part.kind)] for part in media if not part.text)
 
 
 def history_size(history: History, size: Callable[[str], int]) -> int:
@@ -305,7 +312,7 @@ def next_rung(at: Standing, budget: Budget, policy: Policy, taken: frozenset[Run
     Trimming is the floor: it is due past its threshold whatever it frees.
     """
     gains = {
-        Rung.CLEAR: at.clearable >= budget.window * policy.clear_gain,
+        Rung.CLEAR: at.clearable >= max(budget.window * policy.clear_gain, 1),
         Rung.COMPACT: at.compactable >= budget.prompt * policy.compact_gain,
         Rung.TRIM: True,
     }

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["Kind", "Portion", "portions", "schema_text"]
+__all__ = ["MEDIA_TOKENS", "Kind", "Portion", "medium", "portions", "schema_text"]
 
 
 class Kind(StrEnum):
@@ -22,6 +22,10 @@ class Kind(StrEnum):
     IMAGE = "image"
     AUDIO = "audio"
     FILE = "file"
+
+
+MEDIA_TOKENS = {Kind.IMAGE: 1100, Kind.AUDIO: 1000, Kind.FILE: 2000}
+"""What a medium takes, whatever its bytes, before any report: the middle of what current models take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +72,13 @@ def _part(part: object) -> Portion:
         case {"text": str(text)}:
             return Portion(Kind.TEXT, text)
         case {"type": str(kind)}:
-            return Portion(next((medium for name, medium in _MEDIA.items() if name in kind), Kind.FILE))
+            return Portion(medium(kind))
     return Portion(Kind.TEXT, _plain(part))
+
+
+def medium(kind: str) -> Kind:
+    """What a typed part without text is."""
+    return next((found for name, found in _MEDIA.items() if name in kind), Kind.FILE)
 
 
 def schema_text(tool: Mapping[str, object]) -> str:

@@ -9,7 +9,7 @@ from localctx.core.accounting import head_and_tail
 from localctx.core.shaping import shaped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 __all__ = [
     "PAGE_CHARACTERS",
@@ -20,6 +20,7 @@ __all__ = [
     "framed",
     "page",
     "provenance_of",
+    "share",
     "shown",
 ]
 
@@ -75,6 +76,15 @@ def framed(text: str, provenance: Provenance | None) -> str:
 
 
 _MOST_SOURCE = 200
+
+
+_LEAST_TOKENS = 32
+"""What each result may take, however many there are."""
+
+
+def share(room: int, arguments: Sequence[str], size: Callable[[str], int]) -> int:
+    """The tokens that each result of one cycle may take; its calls, whose `arguments` these are, share `room` with them."""
+    return max((room - sum(map(size, arguments))) // len(arguments), _LEAST_TOKENS)
 
 
 def page(body: str, offset: int, most: int) -> str:

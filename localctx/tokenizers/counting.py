@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from localctx.core.accounting import added
 from localctx.core.calibration import Calibration, Rate
-from localctx.core.portions import Kind, portions, schema_text
+from localctx.core.portions import MEDIA_TOKENS, Kind, portions, schema_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -27,9 +27,7 @@ _STRUCTURE = {
     "call": Rate(14, 18, 0.5),
     "written": Rate(1.0, 1.0, 0.15),
     "reasoning": Rate(1.0, 1.0, 1.0),
-    "image": Rate(1100, 1100, 30),
-    "audio": Rate(1000, 1000, 30),
-    "file": Rate(2000, 2000, 60),
+    **{medium.value: Rate(tokens, tokens, tokens * 0.03) for medium, tokens in MEDIA_TOKENS.items()},
 }
 """What a request costs beside its texts: a template's own words (a default system prompt among them), a message's place in
 it, the introduction of tools, one schema, one call; a token of what is `written` in them, which templates put in their own

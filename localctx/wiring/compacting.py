@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from localctx.app.compact import Means, compact
 from localctx.app.compaction import Helper
 from localctx.app.meter import Meter
 from localctx.core.events import Notice
+from localctx.core.formats import Format
 from localctx.core.window import Budget, Confidence, EffectiveWindow, Reading, Source, assume, reconcile
 from localctx.errors import Misuse
 from localctx.runtimes.ollama_chat import OllamaServer
@@ -54,15 +56,34 @@ class Footing:
 
 def the_conversation(found: Sequence[Conversation] | str, name: str, form: str) -> Conversation:
     """The one conversation of a file, which is to be of a format (`auto`: of any). Raises `Misuse` where that is not so."""
+    known = ("auto", "jsonl", *Format)
+    if form not in known:
+        raise Misuse(f"unknown format {form!r} (--format); known: {', '.join(known)}")
     spoken = [] if isinstance(found, str) else [each for each in found if each.messages]
     if not spoken:
-        what = "is empty" if isinstance(found, str) and not found.strip() else "holds no conversation that is known"
+        what = _instead(found) if isinstance(found, str) else "holds a conversation without a message"
         raise Misuse(f"{name} {what}; name a transcript (localctx count takes any text)")
     if len(spoken) > 1:
         raise Misuse(f"{name} holds {len(spoken):,} conversations, and one is taken; save one to a file of its own")
     if form not in {"auto", spoken[0].format, "jsonl" if spoken[0].format == "openai" else ""}:
         raise Misuse(f"{name} is of the format {spoken[0].format}, not {form}; pass --format auto")
     return spoken[0]
+
+
+def _instead(text: str) -> str:
+    """What is in a file that holds no conversation."""
+    if not text.strip():
+        return "is empty"
+    try:
+        json.loads(text)
+    except RecursionError:
+        return "is JSON that is nested too deeply"
+    except json.JSONDecodeError as error:
+        if text.lstrip().startswith(("{", "[")) and error.msg != "Extra data":  # which JSON lines have
+            return f"is broken JSON (line {error.lineno:,}, column {error.colno:,}: {error.msg})"
+    except ValueError:
+        return "is JSON with a number that is too long"
+    return "holds no conversation that is known"
 
 
 def check_new(path: Path) -> None:

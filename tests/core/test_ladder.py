@@ -57,6 +57,15 @@ def asked(text: str = "?") -> Wire:
     return {"role": "user", "content": text}
 
 
+def test_an_image_weighs_what_the_counter_takes_it_for() -> None:
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+    with_image, without = (
+        parse([{"role": "user", "content": [{"type": "text", "text": "look"}, *more]}]).history
+        for more in ([image], [])
+    )
+    assert 1_100 <= history_size(with_image, len) - history_size(without, len) < 1_120
+
+
 def said(text: str = "hm") -> Wire:
     return {"role": "assistant", "content": text}
 
