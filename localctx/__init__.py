@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from localctx.core.window import EffectiveWindow, ModelReport, ServerReport
     from localctx.errors import LocalctxError
     from localctx.ports import Counter, Request
-    from localctx.wiring import connect, probe
+    from localctx.wiring import connect, probe, settle
 
 __all__ = [
     "Chat",
@@ -55,6 +55,7 @@ __all__ = [
     "WindowProbed",
     "connect",
     "probe",
+    "settle",
 ]
 __version__ = "0.1.0"
 
@@ -74,6 +75,7 @@ _HOMES = {
     "ServerReport": "localctx.core.window",
     "connect": "localctx.wiring",
     "probe": "localctx.wiring",
+    "settle": "localctx.wiring",
     **dict.fromkeys(_EVENTS, "localctx.core.events"),
 }
 

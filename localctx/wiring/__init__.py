@@ -1,6 +1,7 @@
 """The composition root: the only modules that know the concrete classes."""
 
 from localctx.wiring.chatting import connect, open_chat
+from localctx.wiring.compacting import settle
 from localctx.wiring.places import catalog, home, journal, model_store, policy, settings
 from localctx.wiring.probing import ask_all, probe, verify_all
 
@@ -15,5 +16,6 @@ __all__ = [
     "policy",
     "probe",
     "settings",
+    "settle",
     "verify_all",
 ]

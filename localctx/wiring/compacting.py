@@ -15,7 +15,8 @@ from localctx.app.compact import Means, compact
 from localctx.app.compaction import Helper
 from localctx.app.meter import Meter
 from localctx.core.events import Notice
-from localctx.core.formats import Format
+from localctx.core.formats import Conversation, Format
+from localctx.core.ladder import POLICIES
 from localctx.core.window import Budget, Confidence, EffectiveWindow, Reading, Source, assume, reconcile
 from localctx.errors import Misuse
 from localctx.runtimes.ollama_chat import OllamaServer
@@ -34,10 +35,9 @@ if TYPE_CHECKING:
     from localctx.config import Settings
     from localctx.core.accounting import Count
     from localctx.core.events import Event
-    from localctx.core.formats import Conversation
     from localctx.core.outgoing import WireMessage
 
-__all__ = ["Footing", "check_new", "compacted", "the_conversation"]
+__all__ = ["Footing", "check_new", "compacted", "settle", "the_conversation"]
 
 Emit: TypeAlias = "Callable[[Event], None]"
 Progress: TypeAlias = "Callable[[int, int], None]"
@@ -115,6 +115,26 @@ async def _beat(emit: Emit) -> None:
     for seconds in (15, *(15 << doublings for doublings in range(30))):
         await asyncio.sleep(seconds)
         emit(Notice("at-work", "still at work"))
+
+
+async def settle(
+    messages: Sequence[WireMessage],
+    *,
+    window: int,
+    tools: Sequence[WireMessage] = (),
+    policy: str = "ladder",
+    emit: Emit = lambda _event: None,
+) -> Settled:
+    """What becomes of a list of messages in a window of so many tokens: `messages` to send, and whether they fit.
+
+    Counted by an estimate, and no model is asked. A list that grows is better kept by `Chat.settle`, which remembers what
+    it counted and what it gave up. Raises `Misuse` for an unknown policy, or where nobody but the system speaks.
+    """
+    if policy not in POLICIES:
+        raise Misuse(f"unknown policy {policy!r}; known: {', '.join(POLICIES)}")
+    conversation = Conversation(Format.OPENAI, tuple(messages), tuple(tools))
+    means = Means(Meter(_Nobody(), ClassEstimate()), POLICIES[policy], Budget.of(window))
+    return await compact(conversation, MemoryJournal(), means, emit)
 
 
 @asynccontextmanager

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
+import localctx
 from localctx.app.tools.record import Retrieve
 from localctx.core.events import RungTaken
-from localctx.core.outgoing import NO_RESULT
-from localctx.errors import DoesNotFit
+from localctx.core.outgoing import NO_RESULT, defects
+from localctx.errors import DoesNotFit, Misuse
 from tests.app.conftest import answering
 from tests.fakes.llama_server import Calls, Fake
 
@@ -103,6 +104,23 @@ async def test_what_a_server_reports_counts_from_then_on(talk: Start) -> None:
         assert it.chat.meter.rough(it.chat.session.history).how.startswith("last measure")
         it.chat.add({"role": "assistant", "content": "more"}, prompt_tokens=10**9)
         assert it.chat.meter.rough(it.chat.session.history).tokens < 1_000, "a report that cannot be is none"
+
+
+async def test_one_list_is_settled_at_once() -> None:
+    wire: list[dict[str, object]] = [{"role": "user", "content": "The task: never skip a page."}]
+    for number in range(30):
+        wire += [
+            {"role": "assistant", "content": f"page {number} " * 40},
+            {"role": "user", "content": f"and {number}?"},
+        ]
+    settled = await localctx.settle(wire, window=2048)
+    assert settled.fits
+    assert defects(settled.messages) == []
+    assert len(settled.messages) < len(wire)
+    assert "The task: never skip a page." in str(settled.messages[0]["content"])
+    assert (await localctx.settle(wire, window=100_000)).messages == tuple(wire)
+    with pytest.raises(Misuse, match="known: ladder"):
+        await localctx.settle(wire, window=2048, policy="hoard")
 
 
 async def test_what_cannot_be_made_to_fit_is_refused_with_the_numbers(talk: Start) -> None:
