@@ -208,7 +208,7 @@ class Engine:
 
     async def _compacted(self, history: History, used: Count, size: Callable[[str], int]) -> tuple[Effect | None, str]:
         if (ready := self._ready(history, size)) is not None:
-            return Compacted(ready), "prepared"
+            return Compacted(ready), "prepared" if ready.author == "model" else ready.author
         cut = compaction_cut(history, self.budget, self.policy, size)
         if cut is None:
             return None, "nothing is old enough"

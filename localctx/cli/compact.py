@@ -16,7 +16,6 @@ from localctx.cli.options import ApiKeyEnv, AsJson, Model
 from localctx.cli.render import Renderer, note, out, say, window_text
 from localctx.cli.sessions import spelled
 from localctx.core.events import Event, PressureRaised, RungTaken
-from localctx.core.formats import UNRECORDED, Format
 from localctx.errors import DoesNotFit, Misuse
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
-_FORMATS = f"Take it only in this format: auto (any), jsonl, {', '.join(Format)}."
+_FORMATS = "Take it only in this format, such as openai or claude-code; auto takes any."
 
 
 def command(
@@ -124,7 +123,7 @@ def _document(name: str, conversation: Conversation, footing: Footing, done: Set
         "file": name,
         "format": conversation.format,
         "left_out": [asdict(loss) for loss in conversation.left_out],
-        "unrecorded": UNRECORDED.get(conversation.format),
+        "unrecorded": conversation.unrecorded,
         **{key: getattr(footing, key) for key in ("model", "runtime", "url")},
         "window": {**window, "reserve": budget.reserve, "decided_by": asdict(found) if found else None},
         "policy": footing.means.policy.name,
@@ -137,8 +136,8 @@ def _lines(name: str, conversation: Conversation, footing: Footing, done: Settle
     yield f"{name}: {conversation.format}, {done.before.messages:,} messages"
     if gone := sum(loss.count for loss in conversation.left_out):
         yield f"  left out: {gone:,} entries (localctx count {name} says which)"
-    if conversation.format in UNRECORDED:
-        yield f"  not in the file: {UNRECORDED[conversation.format]}"
+    if conversation.unrecorded:
+        yield f"  not in the file: {conversation.unrecorded}"
     yield f"{window_text(footing.window)}; policy {footing.means.policy.name}"
     if done.shaped:
         yield f"results longer than a run lets in, shaped as there: {done.shaped:,}"

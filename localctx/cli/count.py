@@ -12,7 +12,6 @@ import typer
 
 from localctx.cli.options import ApiKeyEnv, AsJson, MaxContext, Model, NumCtx, RuntimeKind
 from localctx.core.accounting import Count
-from localctx.core.formats import UNRECORDED
 from localctx.core.portions import portions
 from localctx.errors import Misuse
 
@@ -156,7 +155,7 @@ def _file(each: _Counted, footing: Footing) -> dict[str, object]:
         ],
         "beside": _plainly(tally.beside),
         "left_out": [asdict(loss) for loss in conversation.left_out],
-        "unrecorded": UNRECORDED.get(conversation.format),
+        "unrecorded": conversation.unrecorded,
     }
 
 
@@ -198,8 +197,8 @@ def _messages(conversation: Conversation, tally: Tally) -> Iterator[str]:
     yield f"{_amount(tally.beside)}         beside the messages: the template, {len(conversation.tools)} tool schemas"
     for loss in conversation.left_out:
         yield f"{'':>18}  left out: {loss}"
-    if conversation.format in UNRECORDED:
-        yield f"{'':>18}  not in the file: {UNRECORDED[conversation.format]}"
+    if conversation.unrecorded:
+        yield f"{'':>18}  not in the file: {conversation.unrecorded}"
 
 
 _BEGINNING = 44

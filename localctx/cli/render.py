@@ -14,7 +14,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from localctx.core import events as e
-from localctx.core.ladder import Rung
 from localctx.errors import LocalctxError, StoreUnusable
 
 if TYPE_CHECKING:
@@ -156,7 +155,7 @@ def _line(event: e.Event) -> str:
             return f"{model} on {runtime} at {url}: {window_text(window)}"
         case e.PressureRaised(used, window):
             return f"context {used * 100 // window}% full of {window:,} tokens: will auto-compact soon"
-        case e.RungBegun(Rung.COMPACT, used, window):
+        case e.RungBegun(_, used, window):
             return f"context window {used * 100 // window}% full ({used:,} of {window:,} tokens): compacting"
         case e.RungTaken():
             return _rung_line(event)
@@ -181,14 +180,20 @@ def _truncated_line(event: e.Truncated) -> str:
 def _rung_line(event: e.RungTaken) -> str:
     saved = event.tokens_before - event.tokens_after
     shrunk = f"{event.messages_before} -> {event.messages_after} messages (saved about {saved:,} tokens, {event.seconds:.1f} s)"
-    match event.rung:
-        case Rung.COMPACT:
-            who = "a summary by the model" if event.how == "model" else "the record alone, no summary by the model"
-            return f"compacted {shrunk}, {who}"
-        case Rung.TRIM:
+    match event.rung.value:
+        case "compact":
+            return f"compacted {shrunk}, {_AUTHORS.get(event.how, event.how)}"
+        case "trim":
             return f"still over budget: dropped the oldest without summarizing them, {shrunk}; they stay in the journal"
         case _:
             return f"cleared old tool results, {shrunk}"
+
+
+_AUTHORS = {
+    "model": "a summary by the model",
+    "prepared": "a summary that the model wrote while nobody waited",
+    "machine": "the record alone, no summary by the model",
+}
 
 
 def window_text(window: EffectiveWindow) -> str:

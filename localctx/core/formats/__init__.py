@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from localctx.core.formats import chat, claude_code, codex, own, pi, sharegpt
-from localctx.core.formats.conversation import Conversation, Format, LeftOut, Why
+from localctx.core.formats.conversation import UNRECORDED, Conversation, Format, LeftOut, Why
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -30,14 +30,6 @@ _READERS: Mapping[Format, tuple[_Recognises, _Reads]] = {
     Format.OPENAI: (chat.is_openai, lambda value: chat.read(value, Format.OPENAI)),
 }
 """The most telling shapes first."""
-
-UNRECORDED: Mapping[Format, str] = {
-    Format.CLAUDE_CODE: "the system prompt and the tools",
-    Format.CODEX: "Codex' own tools",
-    Format.PI: "the system prompt and the tools",
-    Format.LOCALCTX: "the tools",
-}
-"""What a request of these programs also holds and their files never do: a count of the messages leaves it out."""
 
 
 def recognise(value: object) -> Format | None:

@@ -17,7 +17,19 @@ if TYPE_CHECKING:
 
     from localctx.core.outgoing import WireMessage
 
-__all__ = ["DEEPEST", "Conversation", "Draft", "Entry", "Format", "LeftOut", "Why", "objects", "spelled", "text_of"]
+__all__ = [
+    "DEEPEST",
+    "UNRECORDED",
+    "Conversation",
+    "Draft",
+    "Entry",
+    "Format",
+    "LeftOut",
+    "Why",
+    "objects",
+    "spelled",
+    "text_of",
+]
 
 Entry: TypeAlias = "Mapping[str, object]"
 
@@ -40,6 +52,15 @@ class Format(StrEnum):
     SHAREGPT = "sharegpt"
     SWE_AGENT = "swe-agent"
     LOCALCTX = "localctx"
+
+
+UNRECORDED: Mapping[Format, str] = {
+    Format.CLAUDE_CODE: "the system prompt and the tools",
+    Format.CODEX: "Codex' own tools",
+    Format.PI: "the system prompt and the tools",
+    Format.LOCALCTX: "the tools",
+}
+"""What a request of these programs also holds and their files never do: a count of the messages leaves it out."""
 
 
 class Why(StrEnum):
@@ -77,6 +98,11 @@ class Conversation:
     messages: tuple[WireMessage, ...]
     tools: tuple[WireMessage, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
+
+    @property
+    def unrecorded(self) -> str | None:
+        """What files of this format leave out of every request, and so out of any count; None where nothing is known of that."""
+        return UNRECORDED.get(self.format)
 
 
 @dataclass(slots=True)
