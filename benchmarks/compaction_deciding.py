@@ -12,7 +12,7 @@ from localctx.app.compaction import Engine
 from localctx.app.meter import Meter
 from localctx.app.session import Session
 from localctx.core import journal as lines
-from localctx.core.ladder import POLICIES, Sizer, history_size, next_rung, standing
+from localctx.core.ladder import POLICIES, Rung, Sizer, history_size, next_rung, standing
 from localctx.core.window import Budget
 from localctx.stores.journal import MemoryJournal
 from localctx.tokenizers.estimate import ClassEstimate
@@ -26,14 +26,17 @@ __all__ = ["decided"]
 
 _POLICY = POLICIES["ladder"]
 
+_USED = {Rung.CLEAR: 0.6, Rung.COMPACT: 0.82}
+"""The shares of the window at which each is due."""
+
 
 def decided(*, rounds: int, sizes: tuple[int, ...] = (100, 1_000, 10_000)) -> Iterator[dict[str, object]]:
     """Milliseconds of this process: of a decision where clearing is due and where compacting is, and of a quiet turn."""
     for messages in sizes:
         session = _long(messages)
         row: dict[str, object] = {"messages": f"{messages:,}"}
-        for used, rung in ((0.6, "clear"), (0.82, "compact")):
-            row[f"{rung} due, ms"] = _cost(_decision(session.history, used), rounds)
+        for rung in _USED:
+            row[f"{rung} due, ms"] = _cost(_decision(session.history, rung), rounds)
         yield row | {"quiet turn, ms": anyio.run(_quiet, session, rounds)}
 
 
@@ -56,12 +59,16 @@ def _long(messages: int) -> Session:
     return Session(journal)
 
 
-def _decision(history: History, share: float) -> Callable[[], object]:
-    """The decision about a history that takes this share of its window, with sizes remembered as in a run."""
+def _decision(history: History, due: Rung) -> Callable[[], object]:
+    """The decision about a history for which this rung is due, with sizes remembered as in a run.
+
+    Clearing is as good as taken where compacting is due, but what it would free is worked out all the same.
+    """
     size = Sizer(ClassEstimate().size, lambda: 1.0, {})
     used = history_size(history, size)
-    budget = Budget.of(int(used / share))
-    return lambda: next_rung(standing(history, used, budget, _POLICY, size), budget, _POLICY, frozenset())
+    budget = Budget.of(int(used / _USED[due]))
+    taken = frozenset(rung for rung in _USED if rung is not due)
+    return lambda: next_rung(standing(history, used, budget, _POLICY, size), budget, _POLICY, taken)
 
 
 def _cost(work: Callable[[], object], rounds: int) -> float:

@@ -26,7 +26,9 @@ from localctx.core.messages import (
     plain,
 )
 from localctx.core.results import RECALL, RETRIEVE
+from localctx.core.stubs import first_and_last
 from localctx.core.transcript import FOREIGN
+from localctx.core.words import keep
 from localctx.core.work import UPDATE, claims, preamble
 
 if TYPE_CHECKING:
@@ -109,7 +111,7 @@ def render(checkpoint: Checkpoint) -> str:
 
 def _unsaid(checkpoint: Checkpoint) -> list[str]:
     """What stands for the user's messages that found no room, and where they are: behind the first that is kept."""
-    if not checkpoint.unsaid:
+    if not checkpoint.unsaid or not checkpoint.words:
         return []
     first, *newest = (words.seq for words in checkpoint.words)
     until = newest[0] if newest else checkpoint.through + 1
@@ -160,23 +162,25 @@ def capped(checkpoint: Checkpoint, cap: int, size: Callable[[str], int]) -> Chec
     The goal stays; constraints go when nothing else is left.
     """
     while (excess := size(_notes(checkpoint)) - cap) > 0:
-        shorter = _shed(checkpoint, excess, size)
+        shorter = _shed(checkpoint, excess, cap, size)
         if shorter is None:
             break
         checkpoint = shorter
     return checkpoint
 
 
-def _shed(checkpoint: Checkpoint, excess: int, size: Callable[[str], int]) -> Checkpoint | None:
-    """The checkpoint without about `excess` tokens of notes; None where nothing may go."""
+def _shed(checkpoint: Checkpoint, excess: int, cap: int, size: Callable[[str], int]) -> Checkpoint | None:
+    """The checkpoint without about `excess` tokens of notes; None where nothing may go.
+
+    What the machine recorded goes only while it takes more than half of the cap: prose can be written anew.
+    """
     lists = {key: list(items) for key, items in checkpoint.sections if key != "goal"}
     lists |= {name: list(getattr(checkpoint.facts, name)) for name in FACT_TITLES}
     weights = {name: [size(item) + 1 for item in items] for name, items in lists.items()}
     totals = {name: sum(each) for name, each in weights.items()}
     gone = dict.fromkeys(lists, 0)
     while excess > 0:
-        loose = [name for name in totals if totals[name] > 0 and name != "constraints"] or ["constraints"]
-        longest = max(loose, key=lambda name: totals.get(name, 0))
+        longest = max(_loose(totals, cap), key=lambda name: totals.get(name, 0))
         if totals.get(longest, 0) <= 0:
             break
         weight = weights[longest][gone[longest]]
@@ -191,6 +195,13 @@ def _shed(checkpoint: Checkpoint, excess: int, size: Callable[[str], int]) -> Ch
     return replace(checkpoint, sections=sections, facts=replace(checkpoint.facts, **facts), shed=shed)
 
 
+def _loose(totals: Mapping[str, int], cap: int) -> list[str]:
+    """The lists that may go next, by what each takes."""
+    left = [name for name, total in totals.items() if total > 0 and name != "constraints"]
+    recorded = sum(totals[name] for name in FACT_TITLES) > cap // 2
+    return [name for name in left if (name in FACT_TITLES) is recorded] or left or ["constraints"]
+
+
 # --- the machine's half -------------------------------------------------------------------------------------------
 
 
@@ -200,14 +211,15 @@ def machine_half(covered: History, through: int, room: int, size: Callable[[str]
     `room` is the window less what the system's words take of it.
     """
     old = covered.checkpoint or Checkpoint(0, "machine")
-    words, unsaid = _keep_words(old, covered, words_budget(room), size)
+    said = [each for _, unit in covered.units() if (each := _user_words(unit)) is not None and each.text]
+    words, unsaid = keep((*old.words, *said), words_budget(room), size)
     cycles = [unit for _, unit in covered.units() if isinstance(unit, ToolCycle)]
     facts = learnt(old.facts, cycles)
     sections = dict(old.sections)
     if last := _last_said(covered, size):
         sections["in_progress"] = (last,)
     work = preamble(covered.work, summary_cap(room) // 2, size)
-    return Checkpoint(through, "machine", tuple(sections.items()), facts, words, unsaid, work, old.shed)
+    return Checkpoint(through, "machine", tuple(sections.items()), facts, words, old.unsaid + unsaid, work, old.shed)
 
 
 _LAST_SAID = 60
@@ -217,27 +229,6 @@ def _last_said(covered: History, size: Callable[[str], int]) -> str:
     texts = [plain(unit.content) for _, unit in covered.units() if isinstance(unit, (Said, ToolCycle))]
     last = next((" ".join(text.split()) for text in reversed(texts) if text.strip()), "")
     return f"The last reply before this: {head_and_tail(last, _LAST_SAID, size, ' ... ')}" if last else ""
-
-
-def _keep_words(
-    old: Checkpoint, covered: History, budget: int, size: Callable[[str], int]
-) -> tuple[tuple[Words, ...], int]:
-    said = [_user_words(unit) for _, unit in covered.units()]
-    every = [*old.words, *(words for words in said if words is not None and words.text)]
-    share = budget // 3
-    short = [
-        Words(w.seq, head_and_tail(w.text, share, size, f" [... message #{w.seq}, shortened ...] ")) for w in every
-    ]
-    kept = short[:1]
-    room = budget - sum(size(words.text) for words in kept)
-    newest = list[Words]()
-    for words in reversed(short[1:]):
-        room -= size(words.text)
-        if room < 0:
-            break
-        newest.append(words)
-    kept += reversed(newest)
-    return tuple(kept), old.unsaid + len(short) - len(kept)
 
 
 def _user_words(unit: object) -> Words | None:
@@ -275,6 +266,7 @@ def learnt(facts: Facts, cycles: Iterable[ToolCycle]) -> Facts:
 def _said_by(call: ToolCall, result: str | None) -> Iterator[tuple[str, str]]:
     """What one call says, and in which list of facts it belongs."""
     texts = _texts(call)
+    result = None if result is None else first_and_last(result)
     if result is not None and result.lower().startswith("error"):
         yield "errors", f"{_action(call)}: {_clip(result)}"
         return

@@ -7,7 +7,6 @@ led to it, so that a replay does not depend on the constants of the day.
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import islice, takewhile
@@ -29,6 +28,7 @@ from localctx.core.messages import (
     plain,
 )
 from localctx.core.portions import MEDIA_TOKENS, medium
+from localctx.core.stubs import argument_stub, dropped_stub, result_stub, what_it_was
 from localctx.errors import Misuse
 
 if TYPE_CHECKING:
@@ -64,7 +64,6 @@ __all__ = [
     "least",
     "next_rung",
     "standing",
-    "stub_in",
     "system_size",
     "tail_tokens",
     "trim",
@@ -413,10 +412,15 @@ def compaction_cut(history: History, budget: Budget, policy: Policy, size: Calla
 
 def kept_tail(history: History, budget: Budget, policy: Policy, size: Callable[[str], int]) -> int:
     """The tokens that a compaction keeps word for word: as `tail_tokens` allows, within the budget's own limit."""
+    most = tail_tokens(_room(history, budget, size))
+    most = most if budget.tail is None else min(most, budget.tail)
+    return min(most, max(budget.due(policy.compact) - _lead(history, budget, size), 0)) if policy.tail else 0
+
+
+def _lead(history: History, budget: Budget, size: Callable[[str], int]) -> int:
+    """The most that stands before the tail after a compaction: the system's words, the user's, and the notes."""
     room = _room(history, budget, size)
-    fixed = (budget.window - room) + words_budget(room) + summary_cap(budget.window)
-    most = tail_tokens(room) if budget.tail is None else min(tail_tokens(room), budget.tail)
-    return min(most, max(budget.due(policy.compact) - fixed, 0)) if policy.tail else 0
+    return (budget.window - room) + words_budget(room) + summary_cap(budget.window)
 
 
 def choose_cut(history: History, room: int, size: Callable[[str], int], keeps: int = 1) -> int | None:
@@ -425,7 +429,7 @@ def choose_cut(history: History, room: int, size: Callable[[str], int], keeps: i
     The newest `keeps` units stay whatever their size, and in any case what nobody has answered yet.
     """
     for at, unit in enumerate(history.newest_first()):
-        unanswered = at == 0 and (isinstance(unit, Message) or bool(getattr(unit, "pending", ())))
+        unanswered = at == 0 and isinstance(unit, (Message, ToolCycle))
         room -= unit_size(unit, size)
         if at >= keeps and not unanswered and room < 0:
             return end_of(unit)
@@ -525,26 +529,13 @@ def _argument_stubs(cycle: ToolCycle, least: int, size: Callable[[str], int]) ->
     ]
 
 
-_ENDS = 60
-
-
 def _result_stub(old: OldResult, decision: Decision | None, size: Callable[[str], int]) -> str:
-    what = f"result of {old.tool}, ~{old.tokens:,} tokens"
     if decision is Decision.DROP:
-        return f"[cleared: {what}; message #{old.seq}]"
+        return dropped_stub(old.tool, old.tokens, old.seq)
     if decision is Decision.TRUNCATE:
-        return head_and_tail(old.text, old.tokens // 4, size, f"\n[... {what}; all of it: message #{old.seq} ...]\n")
-    head, tail = " ".join(old.text[:_ENDS].split()), " ".join(old.text[-_ENDS:].split())
-    return f"[cleared: {what}, begins {head!r}, ends {tail!r}; message #{old.seq}]"
-
-
-_ARGUMENT_STUB = re.compile(r"\[cleared: ~[\d,]+ tokens, message #(\d+)\]")
-
-
-def stub_in(arguments: str) -> int | None:
-    """The line that a stub names which stands in the arguments of a call: a model has taken it for the text itself."""
-    found = _ARGUMENT_STUB.search(arguments)
-    return int(found[1]) if found else None
+        note = f"\n[... {what_it_was(old.tool, old.tokens)}; all of it: message #{old.seq} ...]\n"
+        return head_and_tail(old.text, old.tokens // 4, size, note)
+    return result_stub(old.tool, old.tokens, old.text, old.seq)
 
 
 def _argument_stub(call: ToolCall, seq: int, least: int, size: Callable[[str], int]) -> str | None:
@@ -556,9 +547,7 @@ def _argument_stub(call: ToolCall, seq: int, least: int, size: Callable[[str], i
     if not isinstance(arguments, dict):
         return None
     short = {
-        key: f"[cleared: ~{size(value):,} tokens, message #{seq}]"
-        if isinstance(value, str) and size(value) >= least
-        else value
+        key: argument_stub(size(value), seq) if isinstance(value, str) and size(value) >= least else value
         for key, value in arguments.items()
     }
     return json.dumps(short, ensure_ascii=False) if short != arguments else None
@@ -569,9 +558,15 @@ def trim(history: History, budget: Budget, policy: Policy, size: Callable[[str],
 
     None where nothing is older than what must stay, or where the checkpoint would be no smaller than what it replaces.
     """
-    target = int(budget.window * policy.trim_to)
-    fixed = history_size(replace(history, turns=()), size)
-    cut = choose_cut(history, max(target - fixed, 0), size)
+    room = int(budget.window * policy.trim_to) - _lead(history, budget, size)
+    return _trimmed(history, max(room, 0), budget, size)
+
+
+def _trimmed(history: History, tail: int, budget: Budget, size: Callable[[str], int]) -> Compacted | None:
+    """All but a tail behind the machine's checkpoint; where nothing is old, the checkpoint that stands is made to fit."""
+    cut = choose_cut(history, tail, size)
+    if cut is None and history.checkpoint is not None:
+        cut = history.checkpoint.through
     if cut is None:
         return None
     effect = Compacted(checkpoint_at(history, cut, budget, size))
@@ -580,8 +575,5 @@ def trim(history: History, budget: Budget, policy: Policy, size: Callable[[str],
 
 def least(history: History, budget: Budget, size: Callable[[str], int]) -> History:
     """The smallest that a history can be made without losing its newest unit: for asking whether that fits at all."""
-    cut = choose_cut(history, 0, size)
-    if cut is None:
-        return history
-    effect = Compacted(checkpoint_at(history, cut, budget, size))
-    return apply(history, effect) if freed(history, effect, size) > 0 else history
+    effect = _trimmed(history, 0, budget, size)
+    return history if effect is None else apply(history, effect)

@@ -155,7 +155,7 @@ class ReadFile:
         return Outcome(text)
 
 
-@dataclass
+@dataclass(repr=False)
 class Run:
     """What was asked of a chat, and what came of it."""
 

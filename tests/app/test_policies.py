@@ -120,10 +120,11 @@ def test_the_ladder_summarizes_and_keeps_a_tail_word_for_word() -> None:
 
 
 # B2, B3: system, summary, and the user's words in it; no orphan of a call
-def test_replace_keeps_the_system_the_summary_and_the_user_s_words() -> None:
+def test_replace_keeps_the_system_the_summary_the_user_s_words_and_what_nobody_has_read() -> None:
     (event,) = taken("replace")
     assert (event.rung, event.how) == (Rung.COMPACT, "model")
-    system, user = played("replace").after_compaction
+    system, user, call, result = played("replace").after_compaction
+    assert (call["role"], result["role"]) == ("assistant", "tool"), "the model has not read it yet"
     text = str(user["content"])
     assert (system["role"], user["role"]) == ("system", "user")
     assert text.index(TASK) < text.index("Read part 2.") < text.index("Read part 9.") < text.index("## Goal")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from localctx.core.ladder import stub_in
 from localctx.core.results import RETRIEVE
+from localctx.core.stubs import named_by
 from localctx.ports import Outcome
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class Toolbox:
 
     async def run(self, call: ToolCall) -> Outcome:
         """What a call comes to; a mistake of the model's is answered with an error that says what would be right."""
-        if (line := stub_in(call.arguments)) is not None:
+        if (line := named_by(call.arguments)) is not None:
             return Outcome(
                 f"error: the arguments hold a note of cleared text; {RETRIEVE} with id {line} gives the text"
             )
