@@ -18,6 +18,7 @@ from benchmarks.corpus import sample
 from localctx.app.chat import Chat, Wishes
 from localctx.app.summary import Summarizer
 from localctx.core import journal as lines
+from localctx.core.checkpoint import summary_cap
 from localctx.core.ladder import POLICIES
 from localctx.core.outgoing import outgoing
 from localctx.hardware.machine import worker_threads
@@ -109,7 +110,9 @@ async def _measured(path: Path, window: int) -> dict[str, _Asked]:
         chat = await _long(server, int(window * _SHARE))
         await chat.ask("How did the story go on after that?")
         history, seen = chat.session.history, await _counted(server, outgoing(chat.session.history))
-        summarizer = Summarizer(server, chat.meter, chat.engine.budget, chat.meter.size, lambda _event: None)
+        budget = chat.engine.budget
+        cap = summary_cap(budget.window)
+        summarizer = Summarizer(server, chat.meter, budget, chat.meter.size, lambda _event: None, cap)
         found = {"in place": await _summed(server, summarizer, history, await summarizer.in_place(history), seen)}
         if not await chat.engine.compact():
             raise AssertionError("a history of this size can be compacted")

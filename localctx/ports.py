@@ -250,5 +250,8 @@ class Tool(Protocol):
         ...
 
     async def run(self, arguments: Mapping[str, object]) -> Outcome:
-        """Does it. Raises `ValueError`, worded for the model, where the arguments are of no use."""
+        """Does it. Raises `ValueError`, worded for the model, where the arguments are of no use.
+
+        Whatever else it raises is told to the model as a failure; but a `LocalctxError` ends the turn.
+        """
         ...

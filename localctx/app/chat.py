@@ -18,14 +18,14 @@ from localctx.core.accounting import Count, Sight, head, plausible
 from localctx.core.checkpoint import summary_cap
 from localctx.core.events import Notice, Text, Thinking, TurnEnded, UsageReported, WindowProbed
 from localctx.core.ladder import Rung, fills, least
-from localctx.core.messages import History, Turn, plain
-from localctx.core.nudges import pressure, resumed
+from localctx.core.messages import History, ToolResult, Turn, plain
+from localctx.core.nudges import CRITICAL, pressure, resumed
 from localctx.core.outgoing import defects, outgoing
 from localctx.core.results import RESULTS_SHARE
-from localctx.core.transcript import called
+from localctx.core.transcript import called, read
 from localctx.core.window import Budget, EffectiveWindow, ModelReport, Source, assume
 from localctx.core.work import preamble
-from localctx.errors import DoesNotFit, LocalctxError, PromptRefused, ServerFailed, ServerLoading, ToolsRefused
+from localctx.errors import DoesNotFit, LocalctxError, Misuse, PromptRefused, ServerFailed, ServerLoading, ToolsRefused
 from localctx.ports import Delta, Finished, Request
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ MOST_STEPS = 50
 class Wishes:
     """What the user asked of replies: the longest one in tokens, and the temperature; None leaves it to the server.
 
-    `max_steps` is how often in a turn the model may call tools and be asked again.
+    `max_steps` is how often the model is asked in a turn; what it calls last is run, and its results begin the next turn.
     """
 
     max_tokens: int | None = None
@@ -85,7 +85,7 @@ class Chat:
         self.idles = False
         """Whether time in which nobody waits may be used (`idle`): nobody else's server, and no battery."""
         self._warmed: list[WireMessage] = []
-        self._beside = Count(0, 0, "")
+        self._nudged, self._beside = "", Count(0, 0, "")
         budget = Budget.of(assume(report.window).tokens or 0)
         self.engine = Engine(self.session, runtime, self.meter, policy, budget, emit)
         self._trust = Trust(runtime, report, self.engine, emit, self.wishes.max_tokens)
@@ -162,6 +162,7 @@ class Chat:
         """Takes back the last turn, and a compaction that came of it; what the user had said, None where nothing was."""
         said = self.session.undo()
         self.meter.void()
+        self.engine.restart()
         return said
 
     def clear_work(self) -> None:
@@ -179,10 +180,7 @@ class Chat:
         self.session.answer_pending()
         asked = self.session.add({"role": "user", "content": text}, sync=True)
         try:
-            used = await self.engine.measure()
-            if used.upper > self.engine.budget.prompt:
-                await self._refuse_what_never_fits()
-            await self._turn(await self.engine.settle(used))
+            await self._turn(await self._fitted())
         except (DoesNotFit, asyncio.CancelledError):
             if self._is_unanswered(asked):
                 self._withdraw(asked)
@@ -191,16 +189,19 @@ class Chat:
     async def settle(self, tools: Sequence[WireMessage] = ()) -> Request:
         """The next request, made to fit: for a loop of your own, which sends it and then `add`s what comes of it.
 
-        `tools` are the schemas that it will be sent with. Raises `DoesNotFit`.
+        `tools` are the schemas that it will be sent with. Raises `DoesNotFit`, and `Misuse` before anything was said.
         """
         if list(tools) != list(self.meter.tools):
             self.meter.tools = list(tools)
             self.meter.void()
+        await self._trust.look_again()
+        if not self.session.history.turns:
+            raise Misuse("nobody has said anything yet; add what the user says first")
         self.session.answer_pending()
-        used = await self.engine.settle()
-        nudge = self._nudge(used)
-        self._beside = self.meter.text(nudge) if nudge else Count(0, 0, used.how)
-        return self._request(used.plus(self._beside), nudge)
+        used = await self._fitted()
+        self._nudged = self._nudge(used)
+        self._beside = self.meter.text(self._nudged) if self._nudged else Count(0, 0, used.how)
+        return self._request(used.plus(self._beside), self._nudged)
 
     def add(self, message: WireMessage, *, prompt_tokens: int | None = None) -> None:
         """Adds a message of a loop of your own: the user's, a reply, the result of a call (which is shaped, and kept whole).
@@ -213,11 +214,19 @@ class Chat:
             self._trust.take(expected, prompt_tokens, history.last_seq, self._beside.tokens)
         call = next((each for each in self.session.pending if each.id == message.get("tool_call_id")), None)
         if call is not None:
-            self._caller.take(call, str(message.get("content") or ""))
+            result = read(message)
+            self._caller.take(call, plain(result.content) if isinstance(result, ToolResult) else str(message))
             return
         self.session.add(message, sync=True)
         if message.get("role") == "assistant":
-            self._recovered, self.engine.compacted = "", False
+            self._told(self._nudged)
+
+    async def _fitted(self) -> Count:
+        """Settles the history; raises `DoesNotFit` before anything is compacted for what never fits."""
+        used = await self.engine.measure()
+        if used.upper > self.engine.budget.prompt:
+            await self._refuse_what_never_fits()
+        return await self.engine.settle(used)
 
     async def _turn(self, used: Count) -> None:
         """Answers, and runs the calls that it asks for, until there are none, or there were enough."""
@@ -252,6 +261,8 @@ class Chat:
         """Lets the server prefill what the next request begins with; the one token that this takes is discarded."""
         messages = outgoing(self.session.history)
         if not messages or messages == self._warmed:
+            return
+        if (await self.meter.exact(messages)).upper > self.engine.budget.max_prompt:
             return
         async with aclosing(self.runtime.chat(Request(messages, 1, self.meter.tools))) as pieces:
             async for piece in pieces:
@@ -311,8 +322,7 @@ class Chat:
         self.meter.void()
         if refused.prompt and plausible(used, refused.prompt) and refused.prompt <= _MOST_OFF * used.upper:
             self.meter.learn(outgoing(self.session.history), refused.prompt)
-        guess = f"{_REFUSED_SHARE:.0%} of {used.tokens:,} tokens, which {self.runtime.url} refused without a number"
-        self._trust.adopt(refused.limit or int(used.tokens * _REFUSED_SHARE), str(refused) if refused.limit else guess)
+        self._trust.believe(refused, used)
         self._emit(Notice("refused", f"{refused}; making room for a window of {self.engine.budget.window:,}"))
         return await self.engine.settle(force=True)
 
@@ -337,14 +347,28 @@ class Chat:
 
     def _nudge(self, used: Count) -> str:
         """What this request says beside the conversation; nothing where that would take what is kept for the reply."""
-        budget, said = self.engine.budget, [self._recovered]
-        if self.meter.tools and self.engine.policy.rungs:
-            if self.engine.compacted:
-                said.append(resumed(used.tokens, budget.window, self.session.history))
-            else:
-                said.append(pressure(used.tokens, budget.window, self.engine.policy.compact))
-        nudge = "\n\n".join(filter(None, said))
-        return nudge if nudge and used.upper + self.meter.text(nudge).upper <= budget.prompt else ""
+        room, said = self.engine.budget.max_prompt - _FEW - used.upper, list[str]()
+        for part in filter(None, (self._recovered, self._of_the_window(used))):
+            takes = self.meter.text(f"{part}\n\n").upper
+            if takes <= room:
+                said.append(part)
+                room -= takes
+        return "\n\n".join(said)
+
+    def _of_the_window(self, used: Count) -> str:
+        """What a model with tools is told of its window: that it was compacted, or how full it is."""
+        budget, policy = self.engine.budget, self.engine.policy
+        if not self.meter.tools or not policy.rungs:
+            return ""
+        critical = min(CRITICAL, budget.prompt / budget.window)
+        if self.engine.compacted:
+            return resumed(used.tokens, budget.window, self.session.history, critical=critical)
+        return pressure(used.tokens, budget.window, policy.compact, warning=policy.warn, critical=critical)
+
+    def _told(self, nudge: str) -> None:
+        """Notes that a request with this nudge was answered: what it said is not said again."""
+        self._recovered = "" if self._recovered in nudge else self._recovered
+        self.engine.compacted = False
 
     def _request(self, used: Count, nudge: str) -> Request:
         messages, budget = outgoing(self.session.history, nudge=nudge), self.engine.budget
@@ -375,7 +399,7 @@ class Chat:
             raise
         kept = self._keep(said, thought, end.calls, complete=True)
         seen = await self._trust.judge(request, used, end, through, beside.tokens, again=again)
-        self._recovered, self.engine.compacted = "", False
+        self._told(nudge)
         if seen is not Sight.WHOLE and again:
             self._withdraw(kept)
             return seen
@@ -432,6 +456,3 @@ _MOST_OFF = 4
 
 _REPLY_SHARE = 4
 """Without a limit of the user's, a reply may take a quarter of the window: small models can go on for ever."""
-
-_REFUSED_SHARE = 0.7
-"""What is assumed of a prompt that was refused without a number (seed)."""

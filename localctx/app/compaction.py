@@ -50,6 +50,8 @@ _LATCH = 2
 PATIENCE_SECONDS = 20.0
 """How long the first request after a compaction may take to prefill, at the measured speed (design)."""
 
+_ASKED = "it was asked for"
+
 _DECIDER_SECONDS = 10
 """How long a hook may take to decide about old results."""
 
@@ -86,6 +88,7 @@ class Engine:
     patience: float = PATIENCE_SECONDS
     _failures: int = 0
     _stuck_at: int = 0
+    _hint: str = ""
     _warned: bool = False
     _prepared: tuple[History, Checkpoint] | None = None
     compacted: bool = False
@@ -107,21 +110,28 @@ class Engine:
         self._warn(used)
         return used
 
-    async def compact(self) -> bool:
+    async def compact(self, hint: str = "") -> bool:
         """Compacts now, due or not; False where nothing is old enough to be worth it.
 
-        Whoever decides about old results is asked first; what that frees counts as well.
+        Whoever decides about old results is asked first; what that frees counts as well. `hint` says what a summary is to
+        note above all.
         """
-        self._failures = self._stuck_at = 0
-        why = "it was asked for"
-        cleared = self.clear_decider is not None and await self._take(Rung.CLEAR, await self.measure(), why)
-        return await self._take(Rung.COMPACT, await self.measure(), why) or cleared
+        self._failures, self._stuck_at, self._hint = 0, 0, hint
+        cleared = self.clear_decider is not None and await self._take(Rung.CLEAR, await self.measure(), _ASKED)
+        try:
+            return await self._take(Rung.COMPACT, await self.measure(), _ASKED) or cleared
+        finally:
+            self._hint = ""
 
-    def learn(self, usage: Usage, shared: int | None) -> None:
-        """Takes what a server reported of its speed; `shared` is as in `cost.learned`."""
-        self.speeds = learned(self.speeds, usage, shared)
+    def learn(self, usage: Usage, shared: int | None, *, rewritten: bool = False) -> None:
+        """Takes what a server reported of its speed; `shared` and `rewritten` are as in `cost.learned`."""
+        self.speeds = learned(self.speeds, usage, shared, rewritten=rewritten)
         tail = tail_within(self.patience, self.speeds, self.budget.window)
         self.budget = replace(self.budget, tail=tail if tail < self.budget.window else None)
+
+    def restart(self) -> None:
+        """Forgets what was found out about a history, or a budget, that is no more."""
+        self.compacted, self._stuck_at = False, 0
 
     def outlook(self, used: Count) -> Outlook:
         """What the rungs would cost and do now."""
@@ -165,7 +175,7 @@ class Engine:
         predicted = self.outlook(used).predicted(rung)
         begun = self.session.begin(rung)
         try:
-            effect, how = await self._effect(rung, used, size)
+            effect, how = await self._effect(rung, used, size, asked=why == _ASKED)
         except BaseException:
             self.session.abort(begun, "interrupted")
             raise
@@ -183,11 +193,15 @@ class Engine:
         self.emit(taken)
         return True
 
-    async def _effect(self, rung: Rung, used: Count, size: Callable[[str], int]) -> tuple[Effect | None, str]:
+    async def _effect(
+        self, rung: Rung, used: Count, size: Callable[[str], int], *, asked: bool
+    ) -> tuple[Effect | None, str]:
         history = self.session.history
         if rung is Rung.CLEAR:
             decided = await self._decided(clearable(history, self.budget, self.policy, size))
             cleared = clear(history, self.budget, self.policy, size, decided)
+            if decided and freed(history, cleared, size) < self.budget.window * self.policy.clear_gain * (not asked):
+                return None, "too little would be freed"
             return (cleared if cleared.stubs else None), "stubs"
         if rung is Rung.TRIM:
             return trim(history, self.budget, self.policy, size), "machine"
@@ -207,7 +221,7 @@ class Engine:
             return {}
 
     async def _compacted(self, history: History, used: Count, size: Callable[[str], int]) -> tuple[Effect | None, str]:
-        if (ready := self._ready(history, size)) is not None:
+        if not self._hint and (ready := self._ready(history, size)) is not None:
             return Compacted(ready), "prepared" if ready.author == "model" else ready.author
         cut = compaction_cut(history, self.budget, self.policy, size)
         if cut is None:
@@ -235,7 +249,7 @@ class Engine:
         if source is not None and source.last_seq < machine.through:
             less = checkpoint_at(history, source.last_seq, self.budget, size)
             source, machine = (source, less) if self._suffices(history, less, size) else (None, machine)
-        notes = await asked.notes(history.split(machine.through)[0], source)
+        notes = await asked.notes(history.split(machine.through)[0], source, self._hint)
         if isinstance(notes, Refused):
             return notes
         summed = with_notes(machine, notes, summary_cap(self.budget.window), size, history.work)
@@ -262,8 +276,10 @@ class Engine:
         machine = checkpoint_at(history, cut, self.budget, size)
         if self._pays(history, machine, size):
             made = await self._summed(history, machine, asked, size)
-            if not isinstance(made, Refused):
-                self._prepared = (history.split(made.through)[0], made)
+            if isinstance(made, Refused):
+                self._failures += 1
+                return
+            self._failures, self._prepared = 0, (history.split(made.through)[0], made)
 
     def _ready(self, history: History, size: Callable[[str], int]) -> Checkpoint | None:
         """The checkpoint that was prepared, where what it stands for is unchanged and it is still enough."""
@@ -271,16 +287,19 @@ class Engine:
             return None
         covered, made = self._prepared
         fits = replace(history.split(made.through)[0], work=covered.work) == covered
-        return made if fits and self._suffices(history, made, size) else None
+        now = replace(made, work=checkpoint_at(history, made.through, self.budget, size).work)
+        return now if fits and self._suffices(history, now, size) else None
 
     def _summarizer(self, size: Callable[[str], int]) -> Summarizer | None:
         """Whoever writes the summary, in its own window."""
         if self.summarizer is not None:
             helper = self.summarizer
-            return Summarizer(helper.runtime, helper.meter, helper.budget, helper.meter.size, self.emit)
+            cap = min(summary_cap(helper.budget.window), summary_cap(self.budget.window))
+            return Summarizer(helper.runtime, helper.meter, helper.budget, helper.meter.size, self.emit, cap)
         if self.runtime is None:
             return None
-        return Summarizer(self.runtime, self.meter, self.budget, size, self.emit)
+        cap = summary_cap(self.budget.window)
+        return Summarizer(self.runtime, self.meter, self.budget, size, self.emit, cap)
 
     def _refused(self, refused: Refused) -> None:
         self._failures += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from localctx.core.accounting import Sight, plausible, sight
@@ -17,9 +18,13 @@ if TYPE_CHECKING:
     from localctx.core.accounting import Count
     from localctx.core.events import Event
     from localctx.core.outgoing import WireMessage
+    from localctx.errors import PromptRefused
     from localctx.ports import Finished, Request, Runtime
 
 __all__ = ["Trust"]
+
+_REFUSED_SHARE = 0.7
+"""What is assumed of a prompt that was refused without a number (seed)."""
 
 
 class Trust:
@@ -40,7 +45,9 @@ class Trust:
         self.model, self._stated = report.id, report.window.tokens
         self.last_used = self._whole = self._low = 0
         self._doubted = False
-        self._before: Sequence[WireMessage] | None = None
+        self._before: Sequence[WireMessage] = ()
+        self._held = 0
+        """The tokens of the last request and its reply, as the server may have them in its cache; 0: unknown."""
         self.window: EffectiveWindow = assume(report.window)
         self._go_by(self.window)
 
@@ -60,10 +67,17 @@ class Trust:
             return
         before, self._stated = self.window.tokens, fresh.tokens
         self._go_by(fresh)
+        self.engine.restart()
         self._whole = 0
         self._emit(Notice("window-changed", f"the window was {before:,} tokens and is {fresh.tokens:,} now"))
 
-    def adopt(self, limit: int, why: str) -> None:
+    def believe(self, refused: PromptRefused, used: Count) -> None:
+        """Goes by the limit that a refusal states; without one by a share of what was refused, or what was taken whole."""
+        guess = max(int(used.tokens * _REFUSED_SHARE), self._whole)
+        why = f"{_REFUSED_SHARE:.0%} of {used.tokens:,} tokens, which {self.runtime.url} refused without a number"
+        self._adopt(refused.limit or guess, str(refused) if refused.limit else why)
+
+    def _adopt(self, limit: int, why: str) -> None:
         """Goes by what the server has shown, where that is less than what it said."""
         self._go_by(reread(self.window, Reading(Source.MEASURED, limit, why)))
 
@@ -77,7 +91,8 @@ class Trust:
         """
         self._emit(UsageReported(end.usage, expected))
         self.engine.session.note("usage", **asdict(end.usage))
-        self.engine.learn(end.usage, self._shared(request))
+        shared, rewritten = self._shared(request)
+        self.engine.learn(end.usage, shared, rewritten=rewritten)
         reported = end.usage.prompt or 0
         if reported and not plausible(expected, reported):
             expected = await self.runtime.count(request.messages, request.tools) or expected
@@ -92,7 +107,7 @@ class Trust:
             self._whole = max(self._whole, reported)
             believed = reported
             self.engine.meter.measured(max(reported - beside, 1), through)
-        self.last_used = believed + min(end.usage.completion or 0, request.max_tokens)
+        self.last_used = self._held = believed + min(end.usage.completion or 0, request.max_tokens)
         return seen
 
     def take(self, expected: Count, reported: int, through: int, beside: int) -> None:
@@ -103,11 +118,15 @@ class Trust:
     def _is_too_much(self, expected: Count, reported: int) -> bool:
         return reported > max(self.engine.budget.window, expected.upper)
 
-    def _shared(self, request: Request) -> int | None:
-        """How many tokens of a prompt the server read or wrote with the request before; None where that is not known."""
+    def _shared(self, request: Request) -> tuple[int | None, bool]:
+        """The tokens of a prompt that began the request before as well (None: unknown), and whether that went on otherwise."""
         before, self._before = self._before, request.messages
-        grows = before is not None and list(request.messages[: len(before)]) == list(before)
-        return self.last_used if grows and self.last_used else None
+        alike = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(before, request.messages, strict=False)))
+        if not before or not self._held:
+            return None, False
+        if alike == len(before):
+            return self._held, False
+        return self.engine.meter.alone(request.messages[:alike]).tokens if alike else 0, True
 
     def _doubt(self, expected: Count, reported: int) -> Sight:
         """Says once that a report cannot be of what was sent; neither it nor what was measured before is gone by."""
@@ -130,4 +149,4 @@ class Trust:
         await self.look_again()
         limit = max(reported, self._whole) if again and not self._low else reported
         if limit < self.engine.budget.window:
-            self.adopt(limit, f"{self.runtime.url} kept {reported:,} tokens of a longer prompt")
+            self._adopt(limit, f"{self.runtime.url} kept {reported:,} tokens of a longer prompt")

@@ -31,7 +31,7 @@ async def talk(chat: Chat, render: Renderer) -> None:
     await _refresh(chat)
     editor: PromptSession[str] = PromptSession(
         history=InMemoryHistory(),
-        completer=WordCompleter(list(_COMMANDS), sentence=True),
+        completer=WordCompleter(list(_HELP), sentence=True),
         bottom_toolbar=lambda: _meter(chat),
     )
     while True:
@@ -64,9 +64,11 @@ async def _line(editor: PromptSession[str], chat: Chat) -> str:
 async def _answer(chat: Chat, render: Renderer, line: str) -> None:
     try:
         if line.startswith("/"):
-            words = line.split()
-            known = _COMMANDS.get(" ".join(words[:2])) or _COMMANDS.get(words[0], _unknown)
-            await known(chat, render)
+            name, _, rest = line.partition(" ")
+            if name == "/compact":
+                await _compact(chat, rest.strip())
+            else:
+                await _COMMANDS.get(" ".join(line.split()), _unknown)(chat)
         else:
             await chat.ask(line)
     except StoreUnusable:
@@ -115,7 +117,7 @@ def _meter(chat: Chat) -> str:
     return f" {chat.model} | {chat.last_used:,} of {window:,} tokens ({chat.last_used * 100 // window}%) | {source} "
 
 
-async def _context(chat: Chat, _render: Renderer) -> None:
+async def _context(chat: Chat) -> None:
     budget = chat.engine.budget
     used, parts = await chat.filled()
     context_picture(parts, used, budget.window, budget.reserve, window_text(chat.window))
@@ -123,38 +125,38 @@ async def _context(chat: Chat, _render: Renderer) -> None:
         out(line)
 
 
-async def _compact(chat: Chat, _render: Renderer) -> None:
-    if not await chat.engine.compact():
+async def _compact(chat: Chat, hint: str) -> None:
+    if not await chat.engine.compact(hint):
         note("nothing is old enough to be worth compacting")
 
 
-async def _undo(chat: Chat, _render: Renderer) -> None:
+async def _undo(chat: Chat) -> None:
     said = chat.undo()
     note("nothing was said yet" if said is None else f"taken back: {' '.join(said.split())[:_SHOWN]}")
 
 
-async def _work(chat: Chat, _render: Renderer) -> None:
+async def _work(chat: Chat) -> None:
     for line in lines(chat.session.history.work) or ("nothing is recorded yet",):
         out(line)
 
 
-async def _work_clear(chat: Chat, _render: Renderer) -> None:
+async def _work_clear(chat: Chat) -> None:
     chat.clear_work()
     note("the work state is empty")
 
 
-async def _help(_chat: Chat, _render: Renderer) -> None:
+async def _help(_chat: Chat) -> None:
     for name, what in _HELP.items():
         out(f"{name:<12} {what}")
 
 
-async def _unknown(_chat: Chat, _render: Renderer) -> None:
+async def _unknown(_chat: Chat) -> None:
     note(f"no such command; there are {', '.join(_HELP)}")
 
 
 _HELP = {
     "/context": "what fills the window, and where its size comes from",
-    "/compact": "compact now",
+    "/compact": "compact now; what follows it is noted above all",
     "/undo": "take back your last message and all that came of it",
     "/work": "what the model recorded of where the work stands",
     "/work clear": "forget that",
@@ -164,12 +166,10 @@ _HELP = {
 
 _COMMANDS = {
     "/context": _context,
-    "/compact": _compact,
     "/undo": _undo,
     "/work": _work,
     "/work clear": _work_clear,
     "/help": _help,
-    "/exit": _unknown,
 }
 
 _SHOWN = 80

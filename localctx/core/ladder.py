@@ -218,17 +218,17 @@ class Sizer:
     def __init__(
         self, base: Callable[[str], int], scale: Callable[[], float], known: dict[tuple[str, int], tuple[object, int]]
     ) -> None:
-        self._base, self._scale, self._known = base, scale, known
+        self.base, self._scale, self._known = base, scale, known
 
     def __call__(self, text: str) -> int:
         """The tokens of a text."""
-        return ceil(self._base(text) * self._scale())
+        return ceil(self.base(text) * self._scale())
 
     def of(self, unit: Message | Step, what: str, work: Callable[[Callable[[str], int]], int]) -> int:
         """The tokens that `work` finds in a unit by the size of its texts."""
         key = what, id(unit)
         if key not in self._known:
-            self._known[key] = unit, work(self._base)  # with the unit itself, so that nothing else gets its id
+            self._known[key] = unit, work(self.base)  # with the unit itself, so that nothing else gets its id
         return ceil(self._known[key][1] * self._scale())
 
 
@@ -502,8 +502,13 @@ def _old_results(cycle: ToolCycle, least: int, size: Callable[[str], int]) -> It
     names = {call.id: call.name for call in cycle.calls}
     for result in (each for each in cycle.results if not each.cleared):
         text = plain(result.content)
-        if (tokens := size(text)) >= least:
-            yield OldResult(result.seq, names.get(result.call_id, "tool"), tokens, text)
+        if _unscaled(size)(text) >= least:
+            yield OldResult(result.seq, names.get(result.call_id, "tool"), size(text), text)
+
+
+def _unscaled(size: Callable[[str], int]) -> Callable[[str], int]:
+    """The size by which it is decided what is long: the same however a history is scaled, as its units' gains are kept."""
+    return size.base if isinstance(size, Sizer) else size
 
 
 def _cycle_stubs(
@@ -547,7 +552,7 @@ def _argument_stub(call: ToolCall, seq: int, least: int, size: Callable[[str], i
     if not isinstance(arguments, dict):
         return None
     short = {
-        key: argument_stub(size(value), seq) if isinstance(value, str) and size(value) >= least else value
+        key: argument_stub(size(value), seq) if isinstance(value, str) and _unscaled(size)(value) >= least else value
         for key, value in arguments.items()
     }
     return json.dumps(short, ensure_ascii=False) if short != arguments else None

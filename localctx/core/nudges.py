@@ -13,28 +13,26 @@ from localctx.core.messages import Facts, ToolCycle
 if TYPE_CHECKING:
     from localctx.core.messages import History
 
-__all__ = ["pressure", "progress", "resumed"]
+__all__ = ["CRITICAL", "WARNING", "pressure", "progress", "resumed"]
 
-_WARNING, _CRITICAL = 0.70, 0.90
+WARNING, CRITICAL = 0.70, 0.90
 """The shares of the window from which an agent is warned (seed)."""
 
 
-def pressure(used: int, window: int, compact_at: float) -> str:
-    """The warning that is due where `used` tokens of a window are taken; empty below 70 % (seed), and of no window."""
-    if window <= 0 or used < _WARNING * window:
+def pressure(used: int, window: int, compact_at: float, *, warning: float = WARNING, critical: float = CRITICAL) -> str:
+    """The warning that is due where `used` tokens of a window are taken; empty below the first share, and of no window."""
+    if window <= 0 or used < warning * window:
         return ""
     said = f"{_percent(used, window)} of the {window:,}-token context budget used"
-    if used >= _CRITICAL * window:
+    if used >= critical * window:
         return f"[CONTEXT CRITICAL: {said}. Write down NOW what must not be lost, and finish the step at hand.]"
     return f"[CONTEXT WARNING: {said}. Older messages are summarized automatically at {compact_at:.0%}; keep results short.]"
 
 
-def resumed(used: int, window: int, history: History) -> str:
+def resumed(used: int, window: int, history: History, *, critical: float = CRITICAL) -> str:
     """What an agent is told with the first request after a compaction, instead of a warning."""
     still = (
-        f" The context is still {_percent(used, window)} of {window:,} tokens."
-        if used >= _CRITICAL * window > 0
-        else ""
+        f" The context is still {_percent(used, window)} of {window:,} tokens." if used >= critical * window > 0 else ""
     )
     said = "older messages are now the notes at the beginning. Go on with the task from there."
     return "\n".join(filter(None, [f"[CONTEXT COMPACTED: {said}{still}]", progress(history)]))

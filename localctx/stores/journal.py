@@ -48,7 +48,7 @@ class MemoryJournal:
 
     def append(self, kind: str, body: Mapping[str, object], *, sync: bool = False) -> Entry:  # noqa: ARG002  the port's signature
         """Keeps one entry."""
-        entry = Entry(len(self._entries) + 1, _now(), kind, body)
+        entry = decode(encode(Entry(len(self._entries) + 1, _now(), kind, body)))  # nobody else's objects
         self._entries.append(entry)
         return entry
 

@@ -142,7 +142,7 @@ async def _helper(given: Settings, main: Talking, emit: Callable[[Event], None])
 
 def _is_ours(runtime: Talking, model: ModelReport) -> bool:
     """Whether nobody but this program is likely to wait for the server: it is on this machine, with one slot."""
-    return this_machine(runtime.url) and (model.slots or 1) == 1
+    return this_machine(runtime.url) and model.slots == 1
 
 
 def _offers_tools(given: Settings, model: ModelReport) -> bool:

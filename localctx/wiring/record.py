@@ -242,7 +242,7 @@ def removable(names: Iterable[str]) -> list[str]:
 
 
 def save(path: Path, text: str) -> None:
-    """Writes a new private file, whole or not at all. Raises `Misuse` where there is something by that name, or it cannot be."""
+    """Writes a new private file; nothing is left of one that cannot be written. Raises `Misuse` for that, and for a name that is taken."""
     try:
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError as error:

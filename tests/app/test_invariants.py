@@ -23,7 +23,7 @@ from localctx.core.journal import living, project
 from localctx.core.ladder import POLICIES, Rung
 from localctx.core.messages import ToolCall, ToolCycle
 from localctx.core.outgoing import NO_RESULT, WireMessage, defects
-from localctx.core.window import ModelReport, Reading, ServerReport, Source, Status, reconcile
+from localctx.core.window import Budget, ModelReport, Reading, ServerReport, Source, Status, reconcile
 from localctx.errors import DoesNotFit, ServerFailed
 from localctx.ports import Delta, Finished, Outcome, Piece, Request
 from localctx.stores.journal import MemoryJournal
@@ -59,6 +59,8 @@ class Toy:
     kind: str = "toy"
     url: str = "http://toy"
     requests: list[Request] = field(default_factory=list)
+    windows: list[int] = field(default_factory=list)
+    """The window that was served with each request."""
     refused: list[int] = field(default_factory=list)
 
     def report(self) -> ModelReport:
@@ -82,6 +84,7 @@ class Toy:
 
     async def chat(self, request: Request) -> AsyncGenerator[Piece, None]:
         self.requests.append(request)
+        self.windows.append(self.window)
         text, calls = (self.notes, 0) if request.outline else self._next()
         if calls is None:
             yield Delta(text[:9] or "So")
@@ -164,6 +167,8 @@ class Run:
     events: list[Event] = field(default_factory=list)
     commits: list[int] = field(default_factory=list)
     """After how many requests the prefix was moved: by a commit of the engine, an undo, or a new start."""
+    moves: list[int] = field(default_factory=list)
+    """After how many requests the window changed."""
     chat: Chat = field(init=False)
 
     @property
@@ -187,7 +192,7 @@ _results = st.lists(st.one_of(_long, _words, st.none()), max_size=10)
 _many_results = st.lists(st.one_of(_long, _words), min_size=12, max_size=24)
 _windows = st.sampled_from([2_048, 2_049, 3_000, 4_096, 8_192, 32_768, 131_072, 1_048_576])
 _policies = st.sampled_from([policy for name, policy in POLICIES.items() if name != "none"])
-_deeds = st.sampled_from(["ask"] * 7 + ["undo", "compact", "resume"])
+_deeds = st.sampled_from(["ask"] * 8 + ["undo", "compact", "resume", "idle", "work", "forget", "window"])
 
 
 @st.composite
@@ -197,7 +202,8 @@ def runs(draw: st.DrawFn) -> Run:
     busy = draw(st.booleans())
     run = Run(Toy(window, counts, off, draw(st.sampled_from(notes)), draw(_busy if busy else _quiet)))
     tools = [ReadFile(draw(_many_results if busy else _results))] if busy or draw(st.booleans()) else []
-    policy, system = draw(_policies), draw(_words)[:300]
+    system, policies = draw(_words)[:300], draw(st.lists(_policies, min_size=1, max_size=3))
+    windows = draw(st.lists(_windows, min_size=1, max_size=3))
     deeds = [("ask", draw(_words)), *draw(st.lists(st.tuples(_deeds, _words), max_size=14))]
 
     def opened() -> Chat:
@@ -206,7 +212,7 @@ def runs(draw: st.DrawFn) -> Run:
             run.toy.report(),
             journal=run.journal,
             counter=Rough(1 + off * 2),
-            policy=policy,
+            policy=policies[len(run.events) % len(policies)],
             emit=lambda event: _emit(run, event),
             system=system,
             wishes=Wishes(max_steps=8),
@@ -215,7 +221,7 @@ def runs(draw: st.DrawFn) -> Run:
             chat.offer(tools)
         return chat
 
-    asyncio.run(_done(run, opened, deeds))
+    asyncio.run(_done(run, opened, deeds, windows))
     return run
 
 
@@ -225,32 +231,46 @@ def _emit(run: Run, event: Event) -> None:
         run.commits.append(len(run.toy.requests))
 
 
-async def _done(run: Run, opened: Callable[[], Chat], deeds: Sequence[tuple[str, str]]) -> None:
+async def _done(run: Run, opened: Callable[[], Chat], deeds: Sequence[tuple[str, str]], windows: Sequence[int]) -> None:
     run.chat = opened()
     for number, (deed, text) in enumerate(deeds):
-        try:
-            match deed:
-                case "ask":
-                    await run.chat.ask(f"Part {number}: {text}")
-                case "compact":
-                    await run.chat.engine.compact()
-                case "undo":
-                    run.chat.undo()
-                    run.commits.append(len(run.toy.requests))
-                case _:
-                    run.chat = opened()
-                    run.commits.append(len(run.toy.requests))
-        except DoesNotFit:
-            run.toy.refused.append(len(run.toy.requests))
-        except (Interrupted, ServerFailed):
-            pass
+        if deed in {"undo", "forget", "resume"}:
+            run.commits.append(len(run.toy.requests))
+        if deed == "resume":
+            run.chat = opened()
+        elif deed == "window":
+            run.toy.window = windows[number % len(windows)]
+            run.moves.append(len(run.toy.requests))
+        else:
+            try:
+                await _did(run.chat, deed, f"Part {number}: {text}")
+            except DoesNotFit:
+                run.toy.refused.append(len(run.toy.requests))
+            except (Interrupted, ServerFailed):
+                pass
+
+
+async def _did(chat: Chat, deed: str, text: str) -> None:
+    match deed:
+        case "ask":
+            await chat.ask(text)
+        case "compact":
+            await chat.engine.compact()
+        case "idle":
+            await chat.idle()
+        case "work":
+            chat.session.work({"goal": text[:40], "todos": [{"text": text[:80]}]})
+        case "forget":
+            chat.clear_work()
+        case _:
+            chat.undo()
 
 
 def invariant_1_every_request_fits(run: Run) -> None:
-    for request in run.toy.requests:
+    for request, window in zip(run.toy.requests, run.toy.windows, strict=True):
         prompt = size(request.messages, request.tools)
         assert request.max_tokens >= 1
-        assert prompt + request.max_tokens <= run.toy.window
+        assert prompt + request.max_tokens <= window
 
 
 def invariant_2_every_result_is_behind_its_call_and_every_call_has_one(run: Run) -> None:
@@ -311,7 +331,7 @@ def _stays(run: Run, seq: int) -> bool:
 
 
 def invariant_5_a_pass_ends_and_a_rung_is_worth_it(run: Run) -> None:
-    least = run.chat.engine.budget.prompt * run.chat.engine.policy.compact_gain
+    least = Budget.of(min(run.toy.windows, default=0)).prompt * run.chat.engine.policy.compact_gain
     for event in run.events:
         if isinstance(event, RungTaken):
             assert event.tokens_after < event.tokens_before
@@ -329,7 +349,7 @@ def invariant_6_a_replay_is_the_live_history(run: Run) -> None:
 def invariant_7_between_commits_a_request_begins_as_the_one_before(run: Run) -> None:
     requests = list(enumerate(run.toy.requests, 1))
     for (one, before), (other, after) in pairwise(requests):
-        moved = any(one <= commit < other for commit in run.commits) or any(one <= at < other for at in run.toy.refused)
+        moved = any(one <= at < other for at in (*run.commits, *run.toy.refused, *run.moves))
         if before.outline or after.outline or moved:
             continue
         shared = before.messages[:-1]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from localctx.core.results import RETRIEVE
 from localctx.core.stubs import named_by
+from localctx.errors import LocalctxError
 from localctx.ports import Outcome
 
 if TYPE_CHECKING:
@@ -36,13 +37,17 @@ class Toolbox:
             return Outcome(
                 f"error: the arguments hold a note of cleared text; {RETRIEVE} with id {line} gives the text"
             )
-        try:
-            tool = self._tools[call.name]
-            return await tool.run(_arguments(call.arguments))
-        except KeyError:
+        tool = self._tools.get(call.name)
+        if tool is None:
             return Outcome(f"error: there is no tool {call.name[:60]!r}; there are {', '.join(self._tools) or 'none'}")
+        try:
+            return await tool.run(_arguments(call.arguments))
         except ValueError as error:
             return Outcome(f"error: {error}")
+        except LocalctxError:
+            raise
+        except Exception as error:  # noqa: BLE001  a tool is somebody else's: whatever it does, the turn goes on
+            return Outcome(f"error: the tool failed ({type(error).__name__}: {error})")
 
 
 def _arguments(text: str) -> Mapping[str, object]:
