@@ -146,11 +146,12 @@ def staged(
     helper: Scribe | None = None,
     speeds: Speeds | None = None,
     journal: Journal | None = None,
+    scribe: Scribe | None = None,
 ) -> Stage:
     kept, events = journal or MemoryJournal(), list[Event]()
     for each in wire:
         kept.append(*message(each))
-    scribe = Scribe(window, notes or always(GOOD))
+    scribe = scribe or Scribe(window, notes or always(GOOD))
     engine = Engine(
         Session(kept, events.append),
         scribe,
@@ -184,10 +185,15 @@ class Conversation:
 
 
 def chatting(
-    scribe: Scribe, wire: Sequence[WireMessage] = (), *, policy: Policy = POLICIES["ladder"], tools: bool = False
+    scribe: Scribe,
+    wire: Sequence[WireMessage] = (),
+    *,
+    policy: Policy = POLICIES["ladder"],
+    tools: bool = False,
+    journal: MemoryJournal | None = None,
 ) -> Conversation:
     """A chat that goes on with what was said."""
-    journal, events = MemoryJournal(), list[Event]()
+    journal, events = journal or MemoryJournal(), list[Event]()
     for each in wire:
         journal.append(*message(each))
     chat = Chat(scribe, scribe.report(), journal=journal, counter=ClassEstimate(), policy=policy, emit=events.append)
