@@ -14,7 +14,7 @@ from localctx.app.patience import while_loading
 from localctx.app.session import Session
 from localctx.app.tools.toolbox import Toolbox
 from localctx.app.trust import Trust
-from localctx.core.accounting import Count, Sight, head, plausible
+from localctx.core.accounting import Count, Sight, Usage, head, plausible, runs_on
 from localctx.core.checkpoint import summary_cap
 from localctx.core.events import Notice, Text, Thinking, TurnEnded, UsageReported, WindowProbed
 from localctx.core.ladder import Rung, fills, least
@@ -322,7 +322,10 @@ class Chat:
         self.meter.void()
         if refused.prompt and plausible(used, refused.prompt) and refused.prompt <= _MOST_OFF * used.upper:
             self.meter.learn(outgoing(self.session.history), refused.prompt)
-        self._trust.believe(refused, used)
+        if not self._trust.believe(refused, used):
+            raise ServerFailed(
+                f"{refused}, but it was far from full with {used.tokens:,} tokens; look at its log"
+            ) from refused
         self._emit(Notice("refused", f"{refused}; making room for a window of {self.engine.budget.window:,}"))
         return await self.engine.settle(force=True)
 
@@ -340,6 +343,7 @@ class Chat:
         limited = ceiling is not None and ceiling == budget.window
         where = "--max-context" if limited else decided.where if decided else "nobody says it"
         step = "raise --max-context" if limited else "serve a larger window (--num-ctx, or the server's -c)"
+        step += ", or pass --tools none" if self.meter.tools else ""
         return DoesNotFit(
             f"the request needs {used.tokens:,} tokens ({used.how}), the window is {budget.window:,} ({where}) "
             f"and takes a prompt of {budget.max_prompt:,}: shorten it, or {step}"
@@ -397,7 +401,7 @@ class Chat:
                 if isinstance(error, PromptRefused):
                     raise ServerFailed(f"{error} (in the middle of its reply, which is kept)") from error
             raise
-        kept = self._keep(said, thought, end.calls, complete=True)
+        kept = self._keep(said, thought, self._few_enough(end.calls), complete=True)
         seen = await self._trust.judge(request, used, end, through, beside.tokens, again=again)
         self._told(nudge)
         if seen is not Sight.WHOLE and again:
@@ -414,17 +418,32 @@ class Chat:
         self._emit(TurnEnded(end.reason, self.last_used, self.engine.budget.window))
         return seen
 
+    def _few_enough(self, calls: Sequence[ToolCall]) -> Sequence[ToolCall]:
+        """As many of a reply's calls as there is room for with the shortest of results; one at least."""
+        room, most = self._results_room(), 0
+        for call in calls:
+            room -= self.meter.size(f"{call.name} {call.arguments}") + _CALL_TOKENS
+            most += room >= 0
+        if (left := len(calls) - max(most, 1)) > 0:
+            text = f"{len(calls)} calls at once are too many for this window; the last {left} were left out"
+            self._emit(Notice("calls-left-out", text))
+        return calls[: max(most, 1)]
+
     async def _stream(self, request: Request, said: list[str], thought: list[str]) -> Finished:
         """The end of a reply; waits for a model that is loading, but never repeats a stream that has begun."""
         async for attempt in while_loading(self.runtime.url, self._emit):
             with attempt:
+                deltas = length = 0
                 try:
                     async with aclosing(self.runtime.chat(request)) as pieces:
                         async for piece in pieces:
                             if isinstance(piece, Finished):
                                 end = piece
-                            else:
-                                self._pass_on(piece, said, thought)
+                                continue
+                            self._pass_on(piece, said, thought)
+                            deltas, length = deltas + 1, length + len(piece.text) + len(piece.thinking)
+                            if runs_on(deltas, length, request.max_tokens):
+                                return Finished("length", Usage())
                 except ServerLoading as error:
                     if said or thought:
                         raise ServerFailed(f"{error} (in the middle of its reply, which is kept)") from error
@@ -450,6 +469,9 @@ class Chat:
 
 _MOST_RECOVERED = 2_000
 """The tokens of what a resumed run reads first (seed)."""
+
+_CALL_TOKENS = 64
+"""What a call takes beside its name and arguments: the least of a result, and the words of the template around both."""
 
 _MOST_OFF = 4
 """How many times what we thought a refused prompt may be, to be learned from."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from localctx.app.patience import while_loading
-from localctx.core.accounting import Sight, head_and_tail, sight
+from localctx.core.accounting import Sight, head_and_tail, runs_on, sight
 from localctx.core.checkpoint import (
     HEADINGS,
     INSTRUCTION,
@@ -19,6 +19,7 @@ from localctx.core.checkpoint import (
     outline,
     transcript,
 )
+from localctx.core.events import Notice
 from localctx.core.ladder import unit_size
 from localctx.core.outgoing import WireMessage, outgoing, texts
 from localctx.core.work import WorkState
@@ -39,6 +40,8 @@ __all__ = ["Summarizer"]
 
 _FENCE = 20
 _LEAST_PIECE = 32
+_MOST_PIECES = 12
+"""The pieces that one summary may be made from: each is a request, and somebody waits for all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +67,22 @@ class Summarizer:
         if history.turns and not history.turns[-1].steps:
             source = history.before(history.turns[-1].opening[0].seq)
         while source.turns:
-            prompt = await self.meter.exact(outgoing(source, ask=INSTRUCTION))
+            messages = outgoing(source, ask=INSTRUCTION)
+            prompt = self.meter.alone(messages)
+            if prompt.lower + self.cap <= self.budget.window:
+                prompt = await self.meter.exact(messages)
             if self._fits(prompt):
                 return source
-            excess = max(prompt.upper + self.cap - self.budget.window, 1)
-            while source.turns and excess > 0:
-                *_, (_, newest) = source.units()
-                excess -= unit_size(newest, self.size)
-                source = source.before(newest.seq)
+            source = self._without_newest(source, prompt.upper + self.cap - self.budget.window)
         return None
+
+    def _without_newest(self, history: History, excess: int) -> History:
+        """The history without as many of its newest units as take `excess` tokens, and without one at least."""
+        for unit in history.newest_first():
+            excess -= unit_size(unit, self.size)
+            if excess <= 0:
+                return history.before(unit.seq)
+        return replace(history, turns=())
 
     async def notes(self, covered: History, source: History | None, hint: str = "") -> Sections | Refused:
         """Checked notes on `covered`, or why there are none: a server that fails here does not fail the run (seed).
@@ -108,7 +118,12 @@ class Summarizer:
         """Summarizes a fenced transcript in pieces that fit, each merged with the notes on those before it."""
         room = self.budget.window - 2 * self.cap - self.size(ask)
         notes: Sections | Refused = Refused("there is nothing to summarize")
-        for piece in _pieces(transcript(covered), room, self.size):
+        pieces = _pieces(transcript(covered), room, self.size)
+        if len(pieces) > _MOST_PIECES:
+            text = f"too long to be read whole by the model ({len(pieces):,} pieces): it reads the first and the newest"
+            self.emit(Notice("summary-bounded", text))
+            pieces = [pieces[0], *pieces[1 - _MOST_PIECES :]]
+        for piece in pieces:
             earlier = f"Notes so far:\n{_as_text(notes)}\n" if not isinstance(notes, Refused) else ""
             fenced = await self._fenced(piece, f"{earlier}{ask}")
             if fenced is None:
@@ -145,18 +160,21 @@ class Summarizer:
         said = "".join(source)
         form = outline(self.cap, len(said) / max(self.size(said), 1))
         request = Request(messages, self.cap, tools, 0.0, LOOP_PENALTY, form, thinks)
-        text, end = "", None
+        text, end, deltas = "", None, 0
         try:
             async for attempt in while_loading(self.runtime.url, self.emit):
                 with attempt:
-                    text, end = "", None
+                    text, end, deltas = "", None, 0
                     async with aclosing(self.runtime.chat(request)) as pieces:
                         async for piece in pieces:
                             match piece:
                                 case Delta():
                                     text += piece.text
+                                    deltas += 1
                                 case Finished():
                                     end = piece
+                            if runs_on(deltas, len(text), self.cap):
+                                return Refused("it does not end")
         except LocalctxError as error:
             return Refused(str(error))
         if end and self._was_cut(prompt, end):
@@ -164,8 +182,8 @@ class Summarizer:
         return accept(text, end.reason if end else None, called_tools=bool(end and end.called_tools), source=source)
 
     def _was_cut(self, prompt: Count, end: Finished) -> bool:
-        cuts = self.runtime.cut_points(self.budget.window)
-        return sight(prompt, end.usage.prompt or 0, cuts, 0) is Sight.CUT
+        seen = sight(prompt, end.usage.prompt or 0, self.runtime.cut_points(self.budget.window), 0)
+        return seen is Sight.CUT or (seen is Sight.DOUBTFUL and prompt.bound == 0)
 
 
 def _as_text(notes: Sections) -> str:

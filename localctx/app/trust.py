@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Trust"]
 
+_FULL_ENOUGH = 0.5
+"""The share of the window from which a refusal without a number is taken to be about the length."""
+
 _REFUSED_SHARE = 0.7
 """What is assumed of a prompt that was refused without a number (seed)."""
 
@@ -44,7 +47,7 @@ class Trust:
         self.runtime, self.engine, self._emit, self._longest = runtime, engine, emit, longest
         self.model, self._stated = report.id, report.window.tokens
         self.last_used = self._whole = self._low = 0
-        self._doubted = False
+        self._doubted = self._guessed = False
         self._before: Sequence[WireMessage] = ()
         self._held = 0
         """The tokens of the last request and its reply, as the server may have them in its cache; 0: unknown."""
@@ -62,6 +65,10 @@ class Trust:
         fresh = next((model.window for model in report.models if model.id == self.model), None)
         if fresh is None or fresh.tokens is None:
             return
+        if fresh.tokens == self._stated and self._guessed:
+            self._guessed = False
+            self._go_by(fresh)
+            return
         if fresh.tokens == self._stated:
             self.window = fresh if self.window.tokens == fresh.tokens else self.window  # perhaps confirmed by now
             return
@@ -71,11 +78,18 @@ class Trust:
         self._whole = 0
         self._emit(Notice("window-changed", f"the window was {before:,} tokens and is {fresh.tokens:,} now"))
 
-    def believe(self, refused: PromptRefused, used: Count) -> None:
-        """Goes by the limit that a refusal states; without one by a share of what was refused, or what was taken whole."""
+    def believe(self, refused: PromptRefused, used: Count) -> bool:
+        """Goes by the limit that a refusal states; False where it states none, and the prompt was far from filling the window.
+
+        Without a limit it goes by a share of what was refused, or by what was taken whole, until the next turn.
+        """
+        if not refused.limit and used.upper < self.engine.budget.window * _FULL_ENOUGH:
+            return False
+        self._guessed = not refused.limit
         guess = max(int(used.tokens * _REFUSED_SHARE), self._whole)
         why = f"{_REFUSED_SHARE:.0%} of {used.tokens:,} tokens, which {self.runtime.url} refused without a number"
         self._adopt(refused.limit or guess, str(refused) if refused.limit else why)
+        return True
 
     def _adopt(self, limit: int, why: str) -> None:
         """Goes by what the server has shown, where that is less than what it said."""

@@ -51,7 +51,9 @@ def begin_log(path: Path | None, *, verbose: bool) -> None:
     logging.getLogger("stamina").setLevel(logging.CRITICAL)  # waiting is announced as an event
     handlers: list[logging.Handler] = [logging.StreamHandler(sys.stderr)] if verbose else []
     try:
-        handlers += [logging.FileHandler(path, encoding="utf-8", delay=False)] if path else []
+        if path:
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
+            handlers.append(logging.FileHandler(path, encoding="utf-8", delay=False))
     except OSError as error:
         raise StoreUnusable(
             f"cannot write the log {path} ({error.strerror or error}); pass another --log-file"
@@ -214,7 +216,12 @@ def _source(window: EffectiveWindow) -> str:
 
 def _log_event(event: e.Event) -> None:
     if not isinstance(event, e.Text | e.Thinking):
-        _log.info("%s", json.dumps({key: value for key, value in _as_object(event).items() if key != "at"}))
+        told = {key: value for key, value in _as_object(event).items() if key not in _NOT_LOGGED}
+        _log.info("%s", json.dumps(told))
+
+
+_NOT_LOGGED = {"at", "arguments", "shown"}
+"""When it was, which the log has, and text of the conversation."""
 
 
 def _event(kind: str, **fields: object) -> dict[str, object]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-__all__ = ["Count", "Ledger", "Makeup", "Sight", "Usage", "added", "head_and_tail", "plausible", "sight"]
+__all__ = ["Count", "Ledger", "Makeup", "Sight", "Usage", "added", "head_and_tail", "plausible", "runs_on", "sight"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,12 +122,26 @@ def head(text: str, tokens: int, size: Callable[[str], int]) -> str:
 
 def head_and_tail(text: str, tokens: int, size: Callable[[str], int], note: str) -> str:
     """The text, or its head and tail around `note`, in at most about `tokens` by `size`."""
-    if size(text) <= tokens:
+    if len(text) > (most := _LONGEST_TOKEN * max(tokens, 1)):
+        text = _cut(text, most, "\n")  # of a text that is much longer, no more is looked at
+    elif size(text) <= tokens:
         return text
-    room = max(len(text) * max(tokens - size(note), 2) // max(size(text), 1), 2)
+    room = min(max(len(text) * max(tokens - size(note), 2) // max(size(text), 1), 2), len(text))
     while room > 2 and size(_cut(text, room, note)) > tokens:  # noqa: PLR2004  two characters are the least cut
         room = max(room * 9 // 10, 2)
     return _cut(text, room, note)
+
+
+_LONGEST_TOKEN = 64
+"""Characters that no token has on the average of a text."""
+
+
+def runs_on(deltas: int, characters: int, most: int) -> bool:
+    """Whether a reply has clearly passed the `most` tokens that it may have: its server does not keep to them."""
+    return deltas > 2 * most + _SLACK or characters > _LONGEST_TOKEN * most + _LONGEST_TOKEN * _SLACK
+
+
+_SLACK = 64
 
 
 def _cut(text: str, room: int, note: str) -> str:

@@ -85,7 +85,7 @@ LOOP_PENALTY = 0.4
 """The frequency penalty of a summary: at temperature 0 small models repeat a phrase until they are cut off."""
 
 _CAP_SHARE, _CAP_LEAST = 0.10, 400
-_WORDS_SHARE = 0.15
+_WORDS_SHARE, _WORDS_LEAST = 0.15, 96
 
 
 def summary_cap(window: int) -> int:
@@ -94,8 +94,11 @@ def summary_cap(window: int) -> int:
 
 
 def words_budget(room: int) -> int:
-    """The tokens that the user's own words may take: 15 % of the window, less what the system's words take of it."""
-    return int(room * _WORDS_SHARE)
+    """The tokens that the user's own words may take: 15 % of the window, less what the system's words take of it.
+
+    Where that is next to nothing, as much as a short task takes, and never more than half of the room.
+    """
+    return max(int(room * _WORDS_SHARE), min(_WORDS_LEAST, room // 2))
 
 
 def render(checkpoint: Checkpoint) -> str:
@@ -233,7 +236,7 @@ def _last_said(covered: History, size: Callable[[str], int]) -> str:
 
 def _user_words(unit: object) -> Words | None:
     message = unit.message if isinstance(unit, Interjection) else unit
-    if not isinstance(message, Message):
+    if not isinstance(message, Message) or message.role == "tool":
         return None
     text = plain(message.content) or (message.extra if message.role == FOREIGN else "")
     return Words(message.seq, text if message.role == "user" or not text else f"[{message.role}] {text}")

@@ -224,7 +224,10 @@ def last_asked(entries: Iterable[Entry]) -> Entry | None:
 
 
 def _item(entry: Entry) -> Item:
-    return read(entry.body.get("message"), seq=entry.seq, complete=entry.body.get("complete") is not False)
+    try:
+        return read(entry.body.get("message"), seq=entry.seq, complete=entry.body.get("complete") is not False)
+    except RecursionError as error:
+        raise JournalDamaged(f"journal entry {entry.seq}: its message is nested too deeply") from error
 
 
 def open_begins(entries: Iterable[Entry]) -> tuple[int, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -51,13 +52,13 @@ from localctx.wiring.probing import Talking, detector, runtime_of, usual_address
 from localctx.wiring.vocabularies import encoded, ollama_tokenizer
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Sequence
 
     from localctx.config import Settings
     from localctx.core.calibration import Calibration
     from localctx.core.events import Event
     from localctx.core.work import WorkState
-    from localctx.ports import Counter, Journal, Prober
+    from localctx.ports import Counter, Journal, Prober, Tool
 
 __all__ = ["answering", "connect", "open_chat", "reached"]
 
@@ -101,10 +102,13 @@ async def open_chat(
         chat.engine.patience = PATIENCE_SECONDS if given.patience is None else given.patience
         chat.idles = _is_ours(runtime, model) and not on_battery()
         index = recall_index(kept)
-        if _offers_tools(given, model):
-            chat.offer(
-                [Retrieve(chat.session, chat.fit), Recall(chat.session, index, chat.fit), UpdateWorkState(chat.session)]
-            )
+        own: list[Tool] = [
+            Retrieve(chat.session, chat.fit),
+            Recall(chat.session, index, chat.fit),
+            UpdateWorkState(chat.session),
+        ]
+        if _offers_tools(given, model) and _have_room(chat, own, emit, asked=given.tools is not None):
+            chat.offer(own)
         try:
             yield chat
         finally:
@@ -148,6 +152,20 @@ def _is_ours(runtime: Talking, model: ModelReport) -> bool:
 def _offers_tools(given: Settings, model: ModelReport) -> bool:
     """Whether the model is offered the tools of the session: where it says that it can call them, or they were asked for."""
     return model.calls_tools is True if given.tools is None else given.tools == "session"
+
+
+_MOST_OF_WINDOW = 0.25
+"""The share of a window that the schemas of the session's tools may take, unless they were asked for."""
+
+
+def _have_room(chat: Chat, tools: Sequence[Tool], emit: Callable[[Event], None], *, asked: bool) -> bool:
+    """Whether tools are worth their room; says so where they are not."""
+    takes, window = chat.meter.size(json.dumps([tool.schema for tool in tools])), chat.engine.budget.window
+    if asked or takes <= window * _MOST_OF_WINDOW:
+        return True
+    text = f"the session's tools would take {takes:,} of {window:,} tokens: going on without; --tools session insists"
+    emit(Notice("no-tools", text))
+    return False
 
 
 def _shown_state(kept: Journal) -> Callable[[WorkState], None]:

@@ -101,9 +101,7 @@ def _sound(entries: Iterable[Entry]) -> tuple[list[Entry], JournalDamaged | None
     kept = list[Entry]()
     try:
         for entry in entries:
-            if entry.type == "commit":
-                effect_of(entry)
-            list(living([entry]))
+            project([entry])
             kept.append(entry)
     except JournalDamaged as damage:
         return kept, damage

@@ -363,7 +363,7 @@ async def test_a_message_that_cannot_fit_does_not_cost_the_history(talk: Start) 
             await it.chat.ask(piece(number))
         before = it.chat.session.history
         with pytest.raises(DoesNotFit):
-            await it.chat.ask(piece(9, 1850))
+            await it.chat.ask(piece(9, 2000))
         assert it.chat.session.history == before
         assert it.of(RungTaken) == []
 

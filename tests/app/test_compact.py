@@ -122,7 +122,7 @@ def test_a_conversation_that_is_short_enough_stays_as_it_is() -> None:
 
 
 def test_sizes_by_kind_add_up_to_the_count() -> None:
-    settled = Settling(1024)(reading(6, 60))
+    settled = Settling(1024)(reading(8, 60))
     for sized in (settled.before, settled.after):
         assert sum(sized.fills.values()) == pytest.approx(sized.count.tokens, abs=len(sized.fills) + sized.messages)
     assert settled.before.fills["tools"] > settled.after.fills["tools"]

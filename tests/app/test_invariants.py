@@ -289,8 +289,8 @@ def invariant_3_nothing_vanishes(run: Run) -> None:
         if entry.type == "message" and _stays(run, entry.seq):
             assert entry.seq in kept or entry.seq <= through
     retrieve = Retrieve(run.chat.session, lambda text: text)
-    for entry in run.journal.entries():
-        if entry.type == "message":
+    for entry in living(run.journal.entries()):
+        if entry.type == "message" and _stays(run, entry.seq):
             asyncio.run(retrieve.run({"id": str(entry.seq)}))
 
 

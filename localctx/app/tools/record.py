@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from localctx.core import work
 from localctx.core.messages import Interjection, Message, Said, ToolResult, plain
 from localctx.core.recall import documents, told
+from localctx.core.record import conversation
 from localctx.core.results import PAGE_CHARACTERS, RECALL, RETRIEVE, page, provenance_of
 from localctx.core.transcript import read, write
 from localctx.ports import Outcome
@@ -54,14 +55,14 @@ class Retrieve:
     def _entry(self, wanted: str) -> Entry | None:
         """The message on a line, or the newest result of a call."""
         found = None
-        for entry in self.session.journal.entries():
-            message = entry.body.get("message") if entry.type == "message" else None
+        for entry in conversation(self.session.journal.entries()):
+            message = entry.body.get("message")
             if isinstance(message, dict) and wanted in {str(entry.seq), message.get("tool_call_id")}:
                 found = entry
         return found
 
 
-_HITS = 8
+_HITS, _MOST_HITS = 8, 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +81,14 @@ class Recall:
         return _schema(self.name, about, {"query": {"type": "string"}}, "query")
 
     async def run(self, arguments: Mapping[str, object]) -> Outcome:
-        """The best matches among what the model does not see whole. Raises `ValueError` where nothing is searched for."""
+        """The best matches among what the model does not see whole, and nobody took back. Raises `ValueError` where nothing is searched for."""
         query = str(arguments.get("query") or "").strip()
         if not query:
             raise ValueError("say what to search for: a query of some words")
         seen = {leaf.seq for leaf in self.session.history.since(0) if not isinstance(leaf, ToolResult)}
-        found = [each for each in self._search(query, len(seen) + _HITS) if each.seq not in seen][:_HITS]
+        hits = self._search(query, len(seen) + _MOST_HITS)
+        counted = {entry.seq for entry in conversation(self.session.journal.entries())} if hits else set[int]()
+        found = [each for each in hits if each.seq in counted - seen][:_HITS]
         return Outcome(self.fit(told(query, found, most=PAGE_CHARACTERS)))
 
     def _search(self, query: str, most: int) -> list[Found]:
