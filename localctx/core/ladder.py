@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import islice, takewhile
 from math import ceil
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from localctx.core.accounting import head_and_tail
 from localctx.core.checkpoint import capped, machine_half, render, summary_cap, words_budget
@@ -212,6 +212,9 @@ def _stubbed(step: Step, texts: Mapping[tuple[int, str | None], str]) -> Step:
 # --- sizes --------------------------------------------------------------------------------------------------------
 
 
+_Unit = TypeVar("_Unit")
+
+
 class Sizer:
     """The size of a text by `base`, times `scale`; what it worked out of a unit it keeps in `known`, as units never change."""
 
@@ -224,12 +227,15 @@ class Sizer:
         """The tokens of a text."""
         return ceil(self.base(text) * self._scale())
 
-    def of(self, unit: Message | Step, what: str, work: Callable[[Callable[[str], int]], int]) -> int:
-        """The tokens that `work` finds in a unit by the size of its texts."""
-        key = what, id(unit)
-        if key not in self._known:
-            self._known[key] = unit, work(self.base)  # with the unit itself, so that nothing else gets its id
-        return ceil(self._known[key][1] * self._scale())
+    def of(self, unit: _Unit, what: str, work: Callable[[_Unit, Callable[[str], int]], int]) -> int:
+        """The tokens that `work` finds in a unit by the size of its texts; `what` tells works apart."""
+        found = self._known.get(key := (what, id(unit)))
+        if found is None:
+            found = self._known[key] = (
+                unit,
+                work(unit, self.base),
+            )  # with the unit itself, so that nothing else gets its id
+        return ceil(found[1] * self._scale())
 
 
 _FRAMING = 5
@@ -238,7 +244,7 @@ _FRAMING = 5
 def unit_size(unit: Message | Step, size: Callable[[str], int]) -> int:
     """About how many tokens a unit takes in a request."""
     if isinstance(size, Sizer):
-        return size.of(unit, "size", lambda base: unit_size(unit, base))
+        return size.of(unit, "size", unit_size)
     match unit:
         case Interjection():
             return unit_size(unit.message, size)
@@ -341,13 +347,20 @@ def standing(
 
 def clear_gain(history: History, budget: Budget, policy: Policy, size: Callable[[str], int]) -> int:
     """The tokens that clearing would free."""
-    return sum(_cycle_gain(cycle, policy, size) for cycle in _unprotected(history, budget, policy, size))
+    return sum(map(_gain(policy, size), _unprotected(history, budget, policy, size)))
+
+
+def _gain(policy: Policy, size: Callable[[str], int]) -> Callable[[ToolCycle], int]:
+    """What says how many tokens clearing a cycle would free."""
+
+    def work(cycle: ToolCycle, base: Callable[[str], int]) -> int:
+        return _cycle_gain(cycle, policy, base)
+
+    what = f"gain {policy.name}"
+    return lambda cycle: size.of(cycle, what, work) if isinstance(size, Sizer) else work(cycle, size)
 
 
 def _cycle_gain(cycle: ToolCycle, policy: Policy, size: Callable[[str], int]) -> int:
-    """The tokens that clearing a cycle would free."""
-    if isinstance(size, Sizer):
-        return size.of(cycle, f"gain {policy.name}", lambda base: _cycle_gain(cycle, policy, base))
     stubs = _cycle_stubs(cycle, policy, size, {})
     texts = {(stub.seq, stub.call_id): stub.text for stub in stubs}
     return unit_size(cycle, size) - unit_size(_stubbed(cycle, texts), size) if stubs else 0
@@ -472,9 +485,9 @@ def clear(
 def untouched(history: History, budget: Budget, policy: Policy, size: Callable[[str], int]) -> int:
     """The tokens in front of the first unit that `clear` would change."""
     old = {id(cycle) for cycle in _unprotected(history, budget, policy, size)}
-    before = history_size(replace(history, turns=()), size)
+    before, gain = history_size(replace(history, turns=()), size), _gain(policy, size)
     for _, unit in history.units():
-        if isinstance(unit, ToolCycle) and id(unit) in old and _cycle_gain(unit, policy, size) > 0:
+        if isinstance(unit, ToolCycle) and id(unit) in old and gain(unit) > 0:
             break
         before += unit_size(unit, size)
     return before
