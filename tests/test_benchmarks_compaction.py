@@ -29,11 +29,11 @@ def _ranks() -> None:
 
 
 def test_nothing_is_refused_cut_or_invalid_and_the_goal_and_each_rule_are_in_every_request() -> None:
-    rows = [row for row in played(10, (4_096,)) if row["policy"] != "none"]
+    rows = [row for row in played(45, (4_096,)) if row["policy"] != "none"]
     assert [row["policy"] for row in rows[::2]] == ["ladder", "replace", "micro", "gate"]
     for row in rows:
         assert "compact" in str(row["rungs"]), row
-        for never in ("turns refused", "above the window", "invalid lists", "of them above"):
+        for never in ("turns refused", "above the window", "invalid lists", "of them above", "results unseen"):
             assert row[never] == 0, (never, row)
         assert (row["without the goal"], row["without a rule"]) == (0, 0), row
 
@@ -59,12 +59,14 @@ def test_what_is_timed_is_a_decision_for_the_rung_that_is_due() -> None:
     assert all(value > 0 for value in row.values() if isinstance(value, float))
 
 
-def test_files_and_todos_and_the_last_action_survive_and_nothing_is_invented() -> None:
+def test_what_the_machine_records_survives_and_nothing_is_invented() -> None:
     assert len(FACTS) == 40
     rows = list(survived(None, turns=24))
     assert [row["policy"] for row in rows] == ["ladder", "replace", "micro", "gate"]
     for row in rows:
-        assert (row["files"], row["todos"], row["last action"]) == ("6 of 6", "6 of 6", "kept"), row
+        for kind in ("files", "commands", "constraints", "todos"):
+            assert row[kind] == "6 of 6", row
+        assert (row["errors"], row["last action"]) == ("4 of 4", "kept"), row
         assert (row["invented"], row["turns refused"]) == (0, 0), row
         found = re.match(r"(\d+) \(", str(row["compactions"]))
         assert found
