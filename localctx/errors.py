@@ -128,7 +128,11 @@ class ToolsRefused(ServerFailed):
 
 
 class JournalDamaged(LocalctxError):
-    """A journal cannot be read further."""
+    """A journal cannot be read further. `seq` is the entry at fault, where the message does not name its line yet."""
+
+    def __init__(self, message: str, seq: int | None = None) -> None:
+        super().__init__(message)
+        self.seq = seq
 
 
 class FetchFailed(LocalctxError):

@@ -207,7 +207,7 @@ def living(entries: Iterable[Entry]) -> Iterator[Entry]:
 def _to(entry: Entry) -> int:
     to = entry.body.get("to")
     if type(to) is not int or not 0 < to < entry.seq:
-        raise JournalDamaged(f"journal entry {entry.seq}: it undoes nothing that was before it ({to!r})")
+        raise JournalDamaged(f"journal entry {entry.seq}: it undoes nothing that was before it ({to!r})", entry.seq)
     return to
 
 
@@ -227,7 +227,7 @@ def _item(entry: Entry) -> Item:
     try:
         return read(entry.body.get("message"), seq=entry.seq, complete=entry.body.get("complete") is not False)
     except RecursionError as error:
-        raise JournalDamaged(f"journal entry {entry.seq}: its message is nested too deeply") from error
+        raise JournalDamaged(f"journal entry {entry.seq}: its message is nested too deeply", entry.seq) from error
 
 
 def open_begins(entries: Iterable[Entry]) -> tuple[int, ...]:
@@ -247,7 +247,7 @@ def effect_of(entry: Entry) -> Effect:
     try:
         return _effect(entry.body["effect"])
     except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise JournalDamaged(f"journal entry {entry.seq}: its effect cannot be read ({error})") from error
+        raise JournalDamaged(f"journal entry {entry.seq}: its effect cannot be read ({error})", entry.seq) from error
 
 
 def _effect(raw: object) -> Effect:

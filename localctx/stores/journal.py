@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["FileJournal", "Glance", "Lines", "MemoryJournal"]
+__all__ = ["FileJournal", "Glance", "Lines", "MemoryJournal", "in_file"]
 
 
 class MemoryJournal:
@@ -294,6 +294,11 @@ def _check_header(line: bytes, path: Path) -> None:
         check_header(line.decode("utf-8", "replace"))
     except JournalDamaged as error:
         raise JournalDamaged(f"{path} line 1: {error}; restore it, or start a new session") from error
+
+
+def in_file(path: Path, error: JournalDamaged) -> JournalDamaged:
+    """What a person is told of damage that was found in the entries of a file, with its line and what can be done."""
+    return error if error.seq is None else _damaged(path, error.seq, f"is damaged ({error})")
 
 
 def _damaged(path: Path, seq: int, what: str) -> JournalDamaged:

@@ -41,6 +41,7 @@ from localctx.wiring.places import (
     calibrations,
     catalog,
     journal,
+    located,
     model_store,
     policy,
     recall_index,
@@ -86,18 +87,19 @@ async def open_chat(
         for said in unfit:
             emit(Notice("threshold", said))
         beside = [asyncio.create_task(_refresh()), asyncio.create_task(_find_vocabulary(runtime, model))]
-        chat = Chat(
-            runtime,
-            model,
-            journal=kept,
-            counter=counter,
-            policy=rules,
-            emit=emit,
-            system=text_or_file(given.system or ""),
-            wishes=Wishes(given.max_tokens, given.temperature, given.max_steps or MOST_STEPS),
-            calibration=learned.calibration,
-            on_work=_shown_state(kept),
-        )
+        with located(kept):
+            chat = Chat(
+                runtime,
+                model,
+                journal=kept,
+                counter=counter,
+                policy=rules,
+                emit=emit,
+                system=text_or_file(given.system or ""),
+                wishes=Wishes(given.max_tokens, given.temperature, given.max_steps or MOST_STEPS),
+                calibration=learned.calibration,
+                on_work=_shown_state(kept),
+            )
         chat.engine.summarizer = helper
         chat.engine.patience = PATIENCE_SECONDS if given.patience is None else given.patience
         chat.idles = _is_ours(runtime, model) and not on_battery()

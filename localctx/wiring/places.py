@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,17 +12,17 @@ from platformdirs import user_config_path, user_data_path
 from localctx.config import Settings, Thresholds, load
 from localctx.core.ladder import POLICIES, Policy, tuned
 from localctx.core.window import Reading, Source
-from localctx.errors import Misuse, StoreUnusable
+from localctx.errors import JournalDamaged, Misuse, StoreUnusable
 from localctx.runtimes.server import Pins
 from localctx.stores.calibration import Calibrations
 from localctx.stores.catalog import Catalog
-from localctx.stores.journal import FileJournal, MemoryJournal
+from localctx.stores.journal import FileJournal, MemoryJournal, in_file
 from localctx.stores.models import ModelStore
 from localctx.stores.recall import RecallIndex
 from localctx.stores.sessions import Sessions, header_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from localctx.ports import Journal
 
@@ -30,6 +31,7 @@ __all__ = [
     "catalog",
     "home",
     "journal",
+    "located",
     "model_store",
     "pins",
     "policy",
@@ -87,6 +89,15 @@ def journal(
 def sessions() -> Sessions:
     """The sessions in the data directory."""
     return Sessions(home())
+
+
+@contextmanager
+def located(kept: Journal) -> Iterator[None]:
+    """Names the file and the line of damage that is found in a journal meanwhile."""
+    try:
+        yield
+    except JournalDamaged as error:
+        raise (in_file(kept.path, error) if isinstance(kept, FileJournal) else error) from error
 
 
 def recall_index(kept: Journal) -> RecallIndex:

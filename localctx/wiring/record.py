@@ -20,8 +20,9 @@ from localctx.core.transcript import read as item_of
 from localctx.core.work import as_json
 from localctx.errors import JournalDamaged, Misuse, StoreUnusable
 from localctx.stores.files import lock, open_file, unusable
+from localctx.stores.journal import in_file
 from localctx.stores.sessions import header_of, keep_state
-from localctx.wiring.places import sessions
+from localctx.wiring.places import located, sessions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -79,7 +80,7 @@ def read(name: str | None = None, *, texts: bool = False) -> Kept:
     Raises `NothingFound`, `StoreUnusable`.
     """
     found = sessions().read(name)
-    entries, damage = _sound(found if texts else found.bare())
+    entries, damage = _sound(found if texts else found.bare(), found.path)
     folder = found.path.parent
     try:
         written = datetime.fromtimestamp(found.path.stat().st_mtime, UTC).isoformat(timespec="seconds")
@@ -97,14 +98,14 @@ def _size(folder: Path) -> int:
     return size
 
 
-def _sound(entries: Iterable[Entry]) -> tuple[list[Entry], JournalDamaged | None]:
+def _sound(entries: Iterable[Entry], path: Path) -> tuple[list[Entry], JournalDamaged | None]:
     kept = list[Entry]()
     try:
         for entry in entries:
             project([entry])
             kept.append(entry)
     except JournalDamaged as damage:
-        return kept, damage
+        return kept, in_file(path, damage)
     return kept, None
 
 
@@ -216,7 +217,9 @@ def _opened(name: str | None) -> Iterator[tuple[FileJournal, Session]]:
         if journal.trouble:
             raise StoreUnusable(journal.trouble)
         path = sessions().state_file(journal.name)
-        yield journal, Session(journal, on_work=lambda state: keep_state(path, state))
+        with located(journal):
+            session = Session(journal, on_work=lambda state: keep_state(path, state))
+        yield journal, session
         if journal.trouble:
             raise StoreUnusable(journal.trouble)
     finally:

@@ -25,7 +25,7 @@ from localctx.core.ladder import Compacted, Withdrawn
 from localctx.core.messages import Checkpoint, History, Words
 from localctx.core.transcript import flatten
 from localctx.errors import JournalDamaged, StoreUnusable
-from localctx.stores.journal import FileJournal, Lines, MemoryJournal
+from localctx.stores.journal import FileJournal, Lines, MemoryJournal, in_file
 from localctx.stores.results import Results
 from tests.core.strategies import Move, json_values, lives, play
 from tests.stores.test_files import NO_FILES, no_file, traced
@@ -853,6 +853,14 @@ def test_to_open_is_to_check_all_that_reading_checks(
 )
 def test_a_file_that_is_no_journal_is_refused(path: Path, header: str | bytes) -> None:
     refused(written(path, header, line(1)), "line 1: .*restore it, or start a new session")
+
+
+def test_damage_in_an_entry_is_told_with_its_file_its_line_and_what_can_be_done(path: Path) -> None:
+    told = str(in_file(path, JournalDamaged("its effect cannot be read", 7)))
+    assert told.startswith(f"{path} line 8 is damaged (its effect cannot be read)")
+    assert "localctx sessions fork s --through 6" in told
+    known = JournalDamaged(f"{path} line 3 is no journal entry")
+    assert in_file(path, known) is known
 
 
 def test_a_newer_journal_is_refused_and_left_alone(path: Path) -> None:
