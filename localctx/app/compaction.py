@@ -55,6 +55,11 @@ _ASKED = "it was asked for"
 _DECIDER_SECONDS = 10
 """How long a hook may take to decide about old results."""
 
+
+def _untold(_event: Event) -> None:
+    """Work of idle time is no news."""
+
+
 ClearDecider: TypeAlias = "Callable[[Sequence[OldResult]], Awaitable[Mapping[int, Decision]]]"
 """Says by its line what becomes of an old result; those that it does not name are cleared as usual."""
 
@@ -275,7 +280,7 @@ class Engine:
             return
         machine = checkpoint_at(history, cut, self.budget, size)
         if self._pays(history, machine, size):
-            made = await self._summed(history, machine, asked, size)
+            made = await self._summed(history, machine, replace(asked, emit=_untold), size)
             if isinstance(made, Refused):
                 self._failures += 1
                 return

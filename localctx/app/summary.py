@@ -123,7 +123,9 @@ class Summarizer:
             text = f"too long to be read whole by the model ({len(pieces):,} pieces): it reads the first and the newest"
             self.emit(Notice("summary-bounded", text))
             pieces = [pieces[0], *pieces[1 - _MOST_PIECES :]]
-        for piece in pieces:
+        for number, piece in enumerate(pieces, 1):
+            if len(pieces) > 1:
+                self.emit(Notice("summarizing", f"the model reads piece {number} of {len(pieces)}"))
             earlier = f"Notes so far:\n{_as_text(notes)}\n" if not isinstance(notes, Refused) else ""
             fenced = await self._fenced(piece, f"{earlier}{ask}")
             if fenced is None:
