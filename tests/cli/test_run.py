@@ -334,7 +334,10 @@ def test_an_early_ctrl_c_leaves_no_traceback(environment: dict[str, str], second
     ) as child:
         time.sleep(seconds)
         child.send_signal(signal.SIGINT)
-        _, error = child.communicate(timeout=20)
+        try:
+            _, error = child.communicate(timeout=20)
+        finally:
+            child.kill()
     if b"localctx/__main__.py" in error or b"localctx: interrupted" in error:
         assert child.returncode == 130
         assert b"Traceback" not in error
