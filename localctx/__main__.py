@@ -7,18 +7,15 @@ import logging
 import os
 import signal
 import sys
-import threading
 from typing import TYPE_CHECKING, NoReturn
 
 from localctx.errors import Interrupted, LocalctxError
 
 if TYPE_CHECKING:
+    from sys import UnraisableHookArgs
     from types import FrameType
 
 _FAILED, _INTERRUPTED = 1, 130
-
-_SECONDS_TO_END = 5.0
-"""How long an interrupted program may take to put its things in order."""
 
 
 def main() -> None:
@@ -42,15 +39,18 @@ def main() -> None:
 def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
     """The first Ctrl-C ends the program; those after it are the same wish, and must not disturb that.
 
-    What an event loop has to say about tasks that ended so is of no use to anybody. An exception that is raised where
-    nobody can catch it, as when an object is freed, gets lost; then the program ends a little later.
+    What an event loop has to say about tasks that ended so is of no use to anybody.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    overdue = threading.Timer(_SECONDS_TO_END, _leave, ("localctx: interrupted", _INTERRUPTED))
-    overdue.daemon = True
-    overdue.start()
+    sys.unraisablehook = _lost
     logging.getLogger("asyncio").disabled = True
     raise Interrupted
+
+
+def _lost(raised: UnraisableHookArgs) -> None:
+    """Ends the program where the wish to end it came as an object was freed, or a module was found: there it gets lost."""
+    if isinstance(raised.exc_value, Interrupted):
+        _leave("localctx: interrupted", _INTERRUPTED)
 
 
 def _leave(text: str, code: int) -> NoReturn:

@@ -343,6 +343,28 @@ def test_an_early_ctrl_c_leaves_no_traceback(environment: dict[str, str], second
         assert b"Traceback" not in error
 
 
+def test_a_ctrl_c_while_an_object_is_freed_is_not_lost(environment: dict[str, str]) -> None:
+    code = """
+import os, signal, time, weakref
+from localctx import __main__ as program
+
+class Freed: pass
+
+def stop(_):
+    os.kill(os.getpid(), signal.SIGINT)
+    for _ in range(1000): pass
+
+signal.signal(signal.SIGINT, program._interrupt)
+freed = Freed()
+seen = weakref.ref(freed, stop)
+del freed
+time.sleep(15)
+"""
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (130, "localctx: interrupted\n")
+
+
 def test_binary_input_is_refused(environment: dict[str, str], fake: Fake) -> None:
     done = shell(f"head -c 3000 {sys.executable} | localctx run 'What is it?' --url {fake.url}", environment)
     assert done.returncode == 2
