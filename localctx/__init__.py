@@ -59,10 +59,6 @@ __all__ = [
 ]
 __version__ = "0.1.0"
 
-_EVENTS = (
-    *("Event", "Notice", "PressureRaised", "RungBegun", "RungTaken", "Text", "Thinking", "ToolAnswered", "ToolCalled"),
-    *("Truncated", "TurnEnded", "UsageReported", "WindowProbed"),
-)
 _HOMES = {
     "Chat": "localctx.app.chat",
     "Counter": "localctx.ports",
@@ -76,11 +72,10 @@ _HOMES = {
     "connect": "localctx.wiring",
     "probe": "localctx.wiring",
     "settle": "localctx.wiring",
-    **dict.fromkeys(_EVENTS, "localctx.core.events"),
 }
 
 
 def __getattr__(name: str) -> object:
-    if name not in _HOMES:
+    if name not in __all__:
         raise AttributeError(f"module 'localctx' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(_HOMES.get(name, "localctx.core.events")), name)

@@ -89,7 +89,7 @@ def _texts(turns: Sequence[Turn]) -> Iterator[str]:
 
 
 def test_the_tables_are_kept_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    main(["--only", "deciding", "--quick", "--json", str(tmp_path / "figures.json")])
+    main(["--only", "deciding", "--quick", "--out", str(tmp_path / "figures.json")])
     (table,) = json.loads((tmp_path / "figures.json").read_text())["tables"]
     assert [row["messages"] for row in table["rows"]] == ["100", "1,000"]
     assert "### Deciding" in capsys.readouterr().out

@@ -85,7 +85,7 @@ class Chat:
         self.idles = False
         """Whether time in which nobody waits may be used (`idle`): nobody else's server, and no battery."""
         self._warmed: list[WireMessage] = []
-        self._nudged, self._beside = "", Count(0, 0, "")
+        self._nudged = ""
         budget = Budget.of(assume(report.window).tokens or 0)
         self.engine = Engine(self.session, runtime, self.meter, policy, budget, emit)
         self._trust = Trust(runtime, report, self.engine, emit, self.wishes.max_tokens)
@@ -200,8 +200,7 @@ class Chat:
         self.session.answer_pending()
         used = await self._fitted()
         self._nudged = self._nudge(used)
-        self._beside = self.meter.text(self._nudged) if self._nudged else Count(0, 0, used.how)
-        return self._request(used.plus(self._beside), self._nudged)
+        return self._request(used.plus(self._weight(self._nudged)), self._nudged)
 
     def add(self, message: WireMessage, *, prompt_tokens: int | None = None) -> None:
         """Adds a message of a loop of your own: the user's, a reply, the result of a call (which is shaped, and kept whole).
@@ -210,8 +209,8 @@ class Chat:
         """
         history = self.session.history
         if prompt_tokens:
-            expected = self.meter.rough(history).plus(self._beside)
-            self._trust.take(expected, prompt_tokens, history.last_seq, self._beside.tokens)
+            beside = self._weight(self._nudged)
+            self._trust.take(self.meter.rough(history).plus(beside), prompt_tokens, history.last_seq, beside.tokens)
         call = next((each for each in self.session.pending if each.id == message.get("tool_call_id")), None)
         if call is not None:
             result = read(message)
@@ -369,6 +368,9 @@ class Chat:
             return resumed(used.tokens, budget.window, self.session.history, critical=critical)
         return pressure(used.tokens, budget.window, policy.compact, warning=policy.warn, critical=critical)
 
+    def _weight(self, nudge: str) -> Count:
+        return self.meter.text(nudge) if nudge else Count(0, 0, "")
+
     def _told(self, nudge: str) -> None:
         """Notes that a request with this nudge was answered: what it said is not said again."""
         self._recovered = "" if self._recovered in nudge else self._recovered
@@ -388,7 +390,7 @@ class Chat:
     async def _reply(self, used: Count, *, again: bool) -> Sight:
         """One request and its reply, which is taken back where it is to be asked `again`: not all was seen, or perhaps not."""
         nudge = self._nudge(used)
-        beside = self.meter.text(nudge) if nudge else Count(0, 0, used.how)
+        beside = self._weight(nudge)
         used = used.plus(beside)
         request = self._request(used, nudge)
         through = self.session.history.last_seq
@@ -403,10 +405,10 @@ class Chat:
             raise
         kept = self._keep(said, thought, self._few_enough(end.calls), complete=True)
         seen = await self._trust.judge(request, used, end, through, beside.tokens, again=again)
-        self._told(nudge)
         if seen is not Sight.WHOLE and again:
             self._withdraw(kept)
             return seen
+        self._told(nudge)
         if end.usage.completion and not thought and not end.calls and seen is Sight.WHOLE:
             self.meter.replied("".join(said), end.usage.completion, kept.seq)
         if end.reason == "length":

@@ -231,10 +231,7 @@ class Sizer:
         """The tokens that `work` finds in a unit by the size of its texts; `what` tells works apart."""
         found = self._known.get(key := (what, id(unit)))
         if found is None:
-            found = self._known[key] = (
-                unit,
-                work(unit, self.base),
-            )  # with the unit itself, so that nothing else gets its id
+            found = self._known[key] = unit, work(unit, self.base)  # with the unit, so that nothing else gets its id
         return ceil(found[1] * self._scale())
 
 

@@ -1,7 +1,7 @@
 """The arithmetic of the lesson on context and memory: what a gate on append makes of a window, row by row.
 
 It is apart from the engine on purpose: it counts single messages and splits a call from its result, which no cut of
-`core/ladder.py` does. Benchmarks and tests hold the policy `gate` against its totals; nothing else uses it. All sizes
+`core/ladder.py` does. It is held against the totals of the lesson; nothing else uses it yet. All sizes
 are tokens, and those of system, memory and summary are the lesson's.
 """
 

@@ -311,3 +311,13 @@ async def test_the_first_task_is_legible_beside_a_long_system_prompt() -> None:
     checkpoint = stage.engine.session.history.checkpoint
     assert checkpoint is not None
     assert checkpoint.words[0].text == "Read the manual. Never mention Perl."
+
+
+async def test_what_a_person_wants_noted_is_asked_for_once() -> None:
+    stage = staged(spoken(12, 1_000), 4_096)
+    await stage.engine.compact("the API of the tide tables")
+    assert "Note above all: the API of the tide tables" in str(stage.scribe.summaries[0].messages[-1]["content"])
+    for each in spoken(12, 1_000)[2:]:
+        stage.engine.session.add(each)
+    await stage.engine.compact()
+    assert "Note above all" not in str(stage.scribe.summaries[-1].messages[-1]["content"])

@@ -387,14 +387,6 @@ def test_standard_input_may_be_empty(localctx: Run) -> None:
     assert "standard input is empty" in complaint(localctx("compact", "-", stdin=""))
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is unreadable to root")
-def test_a_file_that_may_not_be_read(localctx: Run, talk: Path) -> None:
-    talk.chmod(0)
-    done = localctx("compact", str(talk))
-    assert done.returncode == 2
-    assert "Permission denied" in complaint(done)
-
-
 def test_several_conversations_in_a_file_are_refused_with_their_number(tmp_path: Path) -> None:
     path = tmp_path / "many.jsonl"
     path.write_text(as_lines([{"messages": talking(turns)} for turns in (1, 2, 3)]))
