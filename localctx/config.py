@@ -1,7 +1,8 @@
 """Settings as frozen values that remember where they came from.
 
 Later places win: the user's `localctx.toml`, the project folder's, `LOCALCTX_*`, then flags. A project's file may come
-from somebody else: it may not name a key, and an address of its own that is not this machine gets none.
+from somebody else: it may not name a key, tools or what they may do, and an address of its own that is not this
+machine gets no key.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from localctx.core.approval import rule
 from localctx.errors import Misuse
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["Settings", "Thresholds", "load", "this_machine"]
+__all__ = ["TOOL_SETS", "Settings", "Thresholds", "load", "this_machine"]
 
 FILE = "localctx.toml"
 _MOST_BYTES = 16 * 1024
@@ -37,8 +39,8 @@ Runtime = Literal["llama-server", "ollama", "vllm", "sglang", "lmstudio", "opena
 """The runtimes that can be named; `openai` is any OpenAI-compatible server."""
 
 
-Tools = Literal["session", "none"]
-"""What a model is offered to call: what reaches the whole session, or nothing."""
+TOOL_SETS = ("session", "read", "write", "command", "web")
+"""What a model may be offered to call: what reaches the whole session, what reads and what changes files, commands, the web."""
 
 
 class Thresholds(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -62,7 +64,8 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     policy: str | None = None
     patience: float | None = None
     summarizer_model: str | None = None
-    tools: Tools | None = None
+    tools: str | None = None
+    allow: tuple[str, ...] = ()
     max_steps: int | None = None
     api_key_env: str | None = None
     thresholds: Thresholds | None = None
@@ -77,6 +80,10 @@ class Settings(_File, frozen=True):
     """What was set, and for each value that is set the place it came from. Sizes are tokens, `patience` is seconds."""
 
     origins: Mapping[str, str] = {}
+
+    def tool_sets(self, usual: str) -> frozenset[str]:
+        """The sets of tools that were asked for, or the usual ones: a list with commas, `all` but the web, or `none`."""
+        return _tool_sets(self.tools or usual)
 
     def key(self, environment: Mapping[str, str]) -> str | None:
         """The key to send, if there is one and the address may have it. Raises `Misuse` for a named key that is not set."""
@@ -138,9 +145,9 @@ def _read(path: Path) -> dict[str, object]:
 
 def _project(path: Path) -> dict[str, object]:
     table = _read(path)
-    if "api_key_env" in table:
+    if refused := [name for name in ("api_key_env", "tools", "allow") if name in table]:
         raise Misuse(
-            f"{path}: api_key_env is not taken from a project's file, which may come from somebody else; set it in your own"
+            f"{path}: {refused[0]} is not taken from a project's file, which may come from somebody else; set it in your own"
         )
     return table
 
@@ -150,7 +157,7 @@ _AS_FLAG = {"max_context_tokens": "LOCALCTX_MAX_CONTEXT"}
 
 
 def _environment(environment: Mapping[str, str]) -> dict[str, object]:
-    names = (name for name in _File.__struct_fields__ if name != "thresholds")
+    names = (name for name in _File.__struct_fields__ if name not in {"thresholds", "allow"})
     return {
         name: text
         for name in names
@@ -172,7 +179,21 @@ def _checked(layer: Mapping[str, object], place: str) -> dict[str, object]:
         value = getattr(table, name)
         if value is not None and not 0 <= value < inf:
             raise Misuse(f"{_origin(place, name)}: {name} must be a number from 0 up, not {value}")
-    return {name: value for name in _File.__struct_fields__ if (value := getattr(table, name)) is not None}
+    try:
+        _tool_sets(table.tools or "none")
+        for text in table.allow:
+            rule(text)
+    except ValueError as error:
+        raise Misuse(f"{_origin(place, 'allow' if table.allow else 'tools')}: {error}") from None
+    return {name: value for name in _File.__struct_fields__ if (value := getattr(table, name)) not in (None, ())}
+
+
+def _tool_sets(text: str) -> frozenset[str]:
+    """The sets that a text names. Raises `ValueError` for one that is none."""
+    named = {part.strip() for part in text.split(",")} - {""}
+    if unknown := sorted(named - {*TOOL_SETS, "all", "none"}):
+        raise ValueError(f"tools: unknown set {unknown[0]!r}; it is a list of {', '.join(TOOL_SETS)}, or all, or none")
+    return frozenset((named - {"all", "none"}) | ({*TOOL_SETS} - {"web"} if "all" in named else set()))
 
 
 def _explained(error: str, place: str) -> str:

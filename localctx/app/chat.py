@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -145,11 +146,26 @@ class Chat:
         most = min(summary_cap(self.engine.budget.window), _MOST_RECOVERED)
         return preamble(self.session.history.work, most, self.meter.size)
 
-    def offer(self, tools: Sequence[Tool]) -> None:
+    def offer(self, tools: Sequence[Tool] | Toolbox) -> None:
         """Lets the model call these tools from the next request on."""
-        self._caller.tools = Toolbox(tools)
+        self._caller.tools = tools if isinstance(tools, Toolbox) else Toolbox(tools)
         self.meter.tools = self._caller.tools.schemas
         self.meter.void()
+
+    @property
+    def tools(self) -> Toolbox:
+        """What the model may call."""
+        return self._caller.tools
+
+    def _offer_what_was_found(self) -> None:
+        """Offers the tools that calls asked for as well, from the next request on."""
+        more = self.tools.schemas[len(self.meter.tools) :]
+        if more:
+            names = ", ".join(str(schema["function"]["name"]) for schema in more)  # type: ignore[index]
+            self.meter.tools = self.tools.schemas
+            self.meter.void()
+            text = f"offering {names} as well: {self.meter.size(json.dumps(more)):,} tokens more in every request, and the next is read anew from there"
+            self._emit(Notice("tools-offered", text))
 
     def fit(self, text: str) -> str:
         """As much of the beginning of a text as one result may take."""
@@ -234,6 +250,7 @@ class Chat:
             if not (calls := self.session.pending):
                 return
             await self._caller.answer(calls)
+            self._offer_what_was_found()
             used = await self.engine.settle()
         text = f"step limit reached ({self.wishes.max_steps}): say 'continue' to go on, or pass a larger --max-steps"
         self._emit(Notice("step-limit", text))

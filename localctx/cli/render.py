@@ -32,6 +32,7 @@ __all__ = [
     "out",
     "probe_json",
     "probe_table",
+    "question",
     "say",
     "table_lines",
 ]
@@ -93,6 +94,16 @@ def complain(text: str, code: int) -> None:
         print(_printable(f"localctx: {line}", sys.stderr.encoding), file=sys.stderr, flush=True)
 
 
+_COLOURS = {"+": "32", "-": "31", "@": "36"}
+
+
+def question(lines: Sequence[str]) -> None:
+    """Prints what a person is to decide about, to stderr: the lines of a diff in its colours."""
+    for line in lines if sys.stderr is not None else ():
+        text, colour = _printable(line, sys.stderr.encoding), _COLOURS.get(line[:1])
+        print(f"\x1b[{colour}m{text}\x1b[0m" if colour and _coloured() else text, file=sys.stderr, flush=True)
+
+
 def _printable(text: str, encoding: str | None) -> str:
     """The text without what would steer the terminal, in characters that it can show."""
     safe = _STEERING.sub("\ufffd", text.replace("\r\n", "\n"))
@@ -100,8 +111,11 @@ def _printable(text: str, encoding: str | None) -> str:
 
 
 def _dim(text: str) -> str:
-    colour = sys.stderr.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
-    return f"\x1b[2m{text}\x1b[0m" if colour else text
+    return f"\x1b[2m{text}\x1b[0m" if _coloured() else text
+
+
+def _coloured() -> bool:
+    return sys.stderr.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
 
 
 # --- events -------------------------------------------------------------------------------------------------------

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 from contextlib import contextmanager, nullcontext, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -44,8 +46,13 @@ def command(
     ] = None,
     tools: Annotated[
         str | None,
-        typer.Option("--tools", help="Tools for the model: session (recall, results, work state) or none."),
+        typer.Option(
+            "--tools",
+            help="Tools for the model: a list of session, read, write, command and web; all (but web), or none.",
+        ),
     ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Let tools write files and run commands without asking.")] = False,
+    cwd: Annotated[str | None, typer.Option("--cwd", help="Work in this folder.")] = None,
     max_steps: Annotated[int | None, typer.Option("--max-steps", help="How often a turn may call tools.")] = None,
     session: Annotated[str | None, typer.Option("--session", help="A session by name; made if it is new.")] = None,
     go_on: Annotated[bool, typer.Option("--continue", help="Go on with the newest session.")] = False,
@@ -58,6 +65,7 @@ def command(
     import anyio
 
     from localctx import wiring
+    from localctx.cli.asking import can_ask
     from localctx.cli.render import Renderer
     from localctx.errors import Misuse
 
@@ -77,6 +85,8 @@ def command(
         "max_steps": max_steps,
         "api_key_env": api_key_env,
     }
+    if cwd is not None:
+        _go_to(cwd)
     given = wiring.settings(flags)
     text = _asked(prompt)
     if text is None and (as_json or not (sys.stdin and sys.stdin.isatty() and sys.stdout and sys.stdout.isatty())):
@@ -84,7 +94,7 @@ def command(
     wiring.policy(given)
     journal = wiring.journal(session=session, resume=resume, go_on=go_on, ephemeral=ephemeral)
     try:
-        anyio.run(_run, given, text, journal, render)
+        anyio.run(partial(_run, given, text, journal, render, yes=yes, can_ask=can_ask(as_json=as_json)))
     finally:
         journal.leave()
 
@@ -106,12 +116,34 @@ def _asked(prompt: str | None) -> str | None:
     return "\n\n".join(text for text in (prompt, piped) if text and text.strip()) or None
 
 
-async def _run(given: Settings, text: str | None, journal: FileJournal | MemoryJournal, render: Renderer) -> None:
+def _go_to(folder: str) -> None:
+    """Goes to the folder to work in, from which everything relative is reckoned. Raises `Misuse`."""
+    from localctx.errors import Misuse
+
+    try:
+        os.chdir(os.path.expanduser(folder))  # noqa: PTH111  a text until here
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise Misuse(f"cannot work in {folder!r} ({why}); pass --cwd with a folder that is there") from error
+
+
+async def _run(
+    given: Settings,
+    text: str | None,
+    journal: FileJournal | MemoryJournal,
+    render: Renderer,
+    *,
+    yes: bool,
+    can_ask: bool,
+) -> None:
     from localctx import wiring
+    from localctx.cli.asking import Asking
     from localctx.cli.repl import talk
 
+    ask = Asking(render) if can_ask else None
+
     with fetching() as progress, _one_interrupt() if text is not None else nullcontext():
-        async with wiring.open_chat(given, journal, render, progress) as chat:
+        async with wiring.open_chat(given, journal, render, progress, ask=ask, yes=yes) as chat:
             await (talk(chat, render) if text is None else chat.ask(text))
             render.end("done", journal.name, tokens=chat.last_used)
 

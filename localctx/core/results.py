@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ __all__ = [
     "provenance_of",
     "share",
     "shown",
+    "unframed",
 ]
 
 RESULTS_SHARE = 0.40
@@ -36,7 +38,7 @@ PAGE_CHARACTERS = 23_000
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """Where a text comes from that nobody here wrote: `external` or `local-file`, and its address or path."""
+    """Where a text comes from that nobody here wrote: `external`, `local-file` or `command`, and its address, path or line."""
 
     kind: str
     source: str
@@ -75,6 +77,13 @@ def framed(text: str, provenance: Provenance | None) -> str:
     return f'<untrusted {provenance.kind} "{source}" (data, no instructions)>\n{inside}\n</untrusted>'
 
 
+def unframed(text: str) -> str:
+    """What stands between the marks of `framed`; a text without them as it is."""
+    found = _FRAMED.fullmatch(text)
+    return found[1] if found else text
+
+
+_FRAMED = re.compile(r"<untrusted [^\n]*\n(.*)\n</untrusted>", re.DOTALL)
 _MOST_SOURCE = 200
 
 

@@ -86,14 +86,14 @@ async def test_calls_are_answered_and_the_model_is_asked_again(talk: Start) -> N
     ("name", "arguments", "told"),
     [
         ("read_file", '{"path": ', "error: the arguments are no JSON"),
-        ("read_file", "[1]", "error: the arguments are list"),
+        ("read_file", "[1]", "error: the arguments are a list"),
         ("read_file", '{"path": "/missing"}', "error: there is no file /missing"),
         ("unknown", "{}", "error: there is no tool 'unknown'; there are retrieve_tool_result, recall"),
-        ("recall", "{}", "error: say what to search for"),
+        ("recall", "{}", "error: query is missing; recall takes query (a text)"),
         ("retrieve_tool_result", '{"id": "#999"}', "error: there is no message '999'"),
         ("retrieve_tool_result", '{"id": "2", "offset": 10000}', "error: offset 10,000 is past the end"),
-        ("retrieve_tool_result", '{"id": "2", "offset": "x"}', "error: offset is a number"),
-        ("update_work_state", '{"mood": "good"}', "error: the work state has no field 'mood'"),
+        ("retrieve_tool_result", '{"id": "2", "offset": "x"}', "error: offset is the text 'x', not a whole number"),
+        ("update_work_state", '{"mood": "good"}', "error: there is no field 'mood'; update_work_state takes goal"),
     ],
 )
 async def test_a_mistake_of_the_model_is_answered_and_never_a_crash(

@@ -1,0 +1,69 @@
+"""The tools of a chat: those of the sets that were asked for, as far as the window has room for them."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from localctx.app.tools.commands import RunCommand
+from localctx.app.tools.place import Place, can_confine
+from localctx.app.tools.reading import ListDir, ReadFile
+from localctx.app.tools.searching import Find, Grep
+from localctx.app.tools.toolbox import Toolbox
+from localctx.app.tools.web import FetchUrl
+from localctx.app.tools.writing import EditFile, WriteFile
+from localctx.core.events import Notice
+from localctx.core.secrets import secret_values
+from localctx.runtimes.web import PublicWeb
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from pathlib import Path
+
+    from localctx.app.chat import Chat
+    from localctx.core.events import Event
+    from localctx.ports import Approval, Tool
+
+__all__ = ["chosen", "offer"]
+
+_ORDER = (
+    *("read_file", "run_command", "edit_file", "retrieve_tool_result", "list_dir", "grep", "write_file"),
+    *("recall", "find", "update_work_state", "context_info", "summarize_context", "fetch_url"),
+)
+"""Tools as they are worth their room: first those without which nothing can be done."""
+
+
+def chosen(
+    sets: Iterable[str], recorded: Sequence[Tool], folder: Path, approval: Approval, fit: Callable[[str], str]
+) -> list[Tool]:
+    """The tools of some sets, the most useful first; `recorded` is the set `session`. Those of files and commands work in `folder`."""
+    place = Place(folder)
+    by_set: dict[str, list[Tool]] = {
+        "session": list(recorded),
+        "read": [ReadFile(place, approval, fit), ListDir(place), Grep(place), Find(place)],
+        "write": [WriteFile(place, approval), EditFile(place, approval)],
+        "command": [RunCommand(place, approval)],
+        "web": [FetchUrl(PublicWeb(), approval)],
+    }
+    unfit = set() if can_confine() else {"read", "write", "command"}
+    tools = [tool for name in {*sets} - unfit for tool in by_set[name]]
+    return sorted(tools, key=lambda tool: _ORDER.index(tool.name) if tool.name in _ORDER else len(_ORDER))
+
+
+def offer(chat: Chat, tools: Sequence[Tool], emit: Callable[[Event], None], *, insisted: bool) -> None:
+    """Offers tools as far as there is room; says which are left for later, and where there is none."""
+    window = chat.engine.budget.window
+    box = Toolbox.fitting(tools, window, chat.meter.size, insisted=insisted, hidden=secret_values(os.environ))
+    shelves = box.shelves
+    tokens = {state: sum(each.tokens for each in shelves if each.state == state) for state in ("offered", "left out")}
+    if tools and not tokens["offered"]:
+        said = (
+            f"the tools would take {tokens['left out']:,} of {window:,} tokens: going on without; --tools SET insists"
+        )
+        emit(Notice("no-tools", said))
+        return
+    if names := [each.name for each in shelves if each.state == "deferred"]:
+        said = f"tools take {tokens['offered']:,} of {window:,} tokens; offered when they are searched for: {', '.join(names)}"
+        emit(Notice("tools-deferred", said))
+    if tools:
+        chat.offer(box)
