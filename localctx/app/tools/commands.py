@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["RunCommand"]
 
 _USUAL_SECONDS, _MOST_SECONDS = 60, 600
-_KEPT_BYTES, _MOST_BYTES = 64 << 10, 64 << 20
+_KEPT_BYTES, MOST_BYTES = 64 << 10, 64 << 20
 """What is kept of each end of the output, and how much a command may write before it is ended."""
 
 _LONGEST = 20_000
@@ -68,7 +68,7 @@ class RunCommand:
                 environment={**without_secrets(os.environ), **_QUIET},
                 seconds=seconds,
                 kept=_KEPT_BYTES,
-                most=_MOST_BYTES,
+                most=MOST_BYTES,
             )
         except (OSError, UnicodeEncodeError) as error:
             raise ValueError(f"the command cannot be started ({error})") from None

@@ -135,9 +135,9 @@ class _Way:
         return [part for part in path.split("/") if part not in {"", "."}]
 
     def _relative(self, path: str) -> str:
-        """An absolute path from the root on: what follows the first folder in it that is the root, however it is spelt."""
+        """An absolute path from the root on: what follows the last folder in it that is the root, however that is spelt."""
         root = os.fstat(self._folders[0])
-        for end in [*(at for at, each in enumerate(path) if each == "/"), len(path)]:
+        for end in [len(path), *(at for at in reversed(range(len(path))) if path[at] == "/")]:
             with suppress(OSError):
                 if os.path.samestat(os.stat(path[:end] or "/"), root):  # noqa: PTH116  a text, not a path
                     return path[end:]

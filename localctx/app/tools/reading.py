@@ -31,8 +31,8 @@ _CHUNK = 1 << 20
 _MOST_COUNTED = 64 << 20
 """Bytes of a file whose lines are counted to say how many there are; of a larger one its bytes are said."""
 
-_MOST_SKIPPED = 4 << 30
-"""Bytes that are gone through to find a line: some seconds."""
+_MOST_SKIPPED = 1 << 30
+"""Bytes that are gone through to find a line: about a second."""
 
 _PAGE_BYTES = 4 * PAGE_CHARACTERS
 _LOOKED_AT = 8192

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Find", "Grep"]
 
-_SECONDS = 20.0
+SECONDS = 20.0
 _MOST_BYTES = 1 << 20
 _MOST_FILES, _MOST_LINES, _LONGEST = 300, 200, 1000
 """What one search may take: seconds, bytes of what it finds, files and lines that are told, characters of a pattern."""
@@ -90,7 +90,7 @@ async def _searched(search: Search, folder: Path) -> Outcome:
         command,
         folder=folder,
         environment={**without_secrets(os.environ), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        seconds=_SECONDS,
+        seconds=SECONDS,
         kept=_MOST_BYTES,
         most=_MOST_BYTES,
         sent=json.dumps(asdict(search)).encode(),

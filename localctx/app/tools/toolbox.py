@@ -96,11 +96,9 @@ class Toolbox:
     def _state(self, name: str) -> str:
         return "offered" if name in self._offered else "deferred" if name in self._deferred else "left out"
 
-    def about(self, words: Sequence[str]) -> list[Tool]:
-        """The deferred tools that have most of these words in what is said of them; all where none has any."""
-        scores = {name: sum(word in _said_of(self._tools[name]).lower() for word in words) for name in self._deferred}
-        best = max(scores.values(), default=0)
-        return [self._tools[name] for name, score in scores.items() if score == best]
+    def waiting(self) -> list[Tool]:
+        """The tools that are offered once they are asked for."""
+        return [self._tools[name] for name in self._deferred]
 
     def offer(self, name: str) -> bool:
         """Offers a deferred tool from the next request on; whether there is room for it, or it is offered already."""
@@ -153,9 +151,21 @@ class SearchTools:
 
     async def run(self, arguments: Mapping[str, Any]) -> Outcome:
         """The tools that were found, from now on offered."""
-        found = self.toolbox.about(re.findall(r"[a-z]{3,}", arguments["query"].lower()))
-        lines = [f"{_said_of(tool)}{'' if self.toolbox.offer(tool.name) else ' (no room for it)'}" for tool in found]
-        return Outcome("\n".join(lines) or "all tools are offered already")
+        waiting = self.toolbox.waiting()
+        if not (found := _best(waiting, re.findall(r"[a-z]{3,}", arguments["query"].lower()))):
+            names = "; ".join(map(_said_of, waiting))
+            return Outcome(f"no tool is described by these words; there are {names or 'no more'}")
+        offered = {tool.name: self.toolbox.offer(tool.name) for tool in found}
+        return Outcome(
+            "\n".join(f"{_said_of(tool)}{'' if offered[tool.name] else ' (no room for it)'}" for tool in found)
+        )
+
+
+def _best(tools: Sequence[Tool], words: Sequence[str]) -> list[Tool]:
+    """The tools that have most of these words in what is said of them; none where none has any."""
+    scores = [sum(word in _said_of(tool).lower() for word in words) for tool in tools]
+    best = max(scores, default=0)
+    return [tool for tool, score in zip(tools, scores, strict=True) if score == best > 0]
 
 
 def _said_of(tool: Tool) -> str:

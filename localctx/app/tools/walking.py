@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from pathspec import GitIgnoreSpec
 
-__all__ = ["DONE", "Search", "found"]
+__all__ = ["DONE", "Passed", "Search", "found"]
 
 DONE = "\x1e"
 """What the last line begins with, behind which it says what was passed over."""
@@ -56,16 +56,18 @@ class Search:
 
 
 @dataclass(slots=True)
-class _Passed:
+class Passed:
     """What was not looked at."""
 
     visited: int = 0
     counts: dict[str, int] = field(default_factory=dict)
 
     def by(self, why: str) -> None:
+        """Counts one that was passed over, and why."""
         self.counts[why] = self.counts.get(why, 0) + 1
 
     def told(self) -> str:
+        """How many were passed over, each why once; empty for none."""
         return "; ".join(f"{why}: {count:,}" for why, count in self.counts.items())
 
 
@@ -73,7 +75,7 @@ _Ignored: TypeAlias = "tuple[tuple[str, GitIgnoreSpec], ...]"
 """Folders, each as the beginning of the paths in it, and what is ignored there."""
 
 
-def found(search: Search, passed: _Passed) -> Iterator[str]:
+def found(search: Search, passed: Passed) -> Iterator[str]:
     """What is there, a line each. Raises `ValueError`, worded for a model."""
     wanted = _globs([search.files]) if search.files else None
     expression = _compiled(search.pattern) if search.pattern is not None else None
@@ -106,7 +108,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
         ) from None
 
 
-def _files(spot: Spot, passed: _Passed) -> Iterator[Spot]:
+def _files(spot: Spot, passed: Passed) -> Iterator[Spot]:
     """The files in a folder and below that nobody ignores, in the order of their names."""
     folder = spot.open_folder()
     try:
@@ -115,7 +117,7 @@ def _files(spot: Spot, passed: _Passed) -> Iterator[Spot]:
         os.close(folder)
 
 
-def _below(folder: int, prefix: str, ignored: _Ignored, passed: _Passed) -> Iterator[Spot]:
+def _below(folder: int, prefix: str, ignored: _Ignored, passed: Passed) -> Iterator[Spot]:
     ignored = (*ignored, *_ignored(folder, prefix))
     folders = list[str]()
     for name in _names(folder, passed):
@@ -134,7 +136,7 @@ def _below(folder: int, prefix: str, ignored: _Ignored, passed: _Passed) -> Iter
         yield from _inside(folder, prefix, name, ignored, passed)
 
 
-def _inside(folder: int, prefix: str, name: str, ignored: _Ignored, passed: _Passed) -> Iterator[Spot]:
+def _inside(folder: int, prefix: str, name: str, ignored: _Ignored, passed: Passed) -> Iterator[Spot]:
     if prefix.count("/") >= _MOST_DEPTH:
         passed.by(f"folders more than {_MOST_DEPTH} deep, not searched")
         return
@@ -149,7 +151,7 @@ def _inside(folder: int, prefix: str, name: str, ignored: _Ignored, passed: _Pas
         os.close(inner)
 
 
-def _names(folder: int, passed: _Passed) -> list[str]:
+def _names(folder: int, passed: Passed) -> list[str]:
     names = list[str]()
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
@@ -180,7 +182,7 @@ def _is_ignored(shown: str, ignored: _Ignored, *, folder: bool) -> bool:
     return False
 
 
-def _lines(spot: Spot, expression: re.Pattern[str], passed: _Passed) -> Iterator[str]:
+def _lines(spot: Spot, expression: re.Pattern[str], passed: Passed) -> Iterator[str]:
     """The lines of a file that match, with their numbers."""
     if holds_secrets(spot.shown):
         passed.by("files that may hold secrets, not searched")
@@ -214,7 +216,7 @@ def _serve() -> None:
         import resource  # noqa: PLC0415  not on Windows
 
         resource.setrlimit(resource.RLIMIT_AS, (_MOST_MEMORY, _MOST_MEMORY))
-    search, passed = Search(**json.load(sys.stdin.buffer)), _Passed()
+    search, passed = Search(**json.load(sys.stdin.buffer)), Passed()
     told, more = 0, ""
     try:
         for line in found(search, passed):

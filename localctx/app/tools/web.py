@@ -70,7 +70,10 @@ def _host(url: str) -> str:
 
 
 def _next(url: str, onward: str) -> str:
-    to = urljoin(url, onward)
+    try:
+        to = urljoin(url, onward)
+    except ValueError:
+        raise ValueError(f"it sends us on to {onward[:60]!r}, which is no address") from None
     if url.startswith("https:") and to.startswith("http:"):
         raise ValueError(f"it sends us on to {to[:200]}, which is not encrypted; fetch that by itself if you want it")
     return to
