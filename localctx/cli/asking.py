@@ -76,7 +76,7 @@ async def _line(prompt: str) -> str:
     _forget_what_was_typed()
     session: PromptSession[str] = PromptSession(output=create_output(stdout=sys.stderr))
     try:
-        return await session.prompt_async(prompt)
+        return await session.prompt_async(prompt, handle_sigint=False)  # else it takes away whose signal it is
     except EOFError:
         return "no"
     except KeyboardInterrupt:

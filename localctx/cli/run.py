@@ -51,7 +51,13 @@ def command(
             help="Tools for the model: a list of session, read, write, command and web; all (but web), or none.",
         ),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Let tools write files and run commands without asking.")] = False,
+    yes: Annotated[
+        bool,
+        typer.Option(
+            "--yes",
+            help="Let tools write files, run commands and fetch pages without asking; not read files with secrets.",
+        ),
+    ] = False,
     cwd: Annotated[str | None, typer.Option("--cwd", help="Work in this folder.")] = None,
     max_steps: Annotated[int | None, typer.Option("--max-steps", help="How often a turn may call tools.")] = None,
     session: Annotated[str | None, typer.Option("--session", help="A session by name; made if it is new.")] = None,

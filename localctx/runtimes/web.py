@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PublicWeb", "is_public", "resolved"]
 
-_SECONDS = 30.0
+_SECONDS, _CONNECT = 30.0, 5.0
 _ONWARD = {301, 302, 303, 307, 308}
 _TEXT = ("text/", "json", "xml", "javascript", "yaml", "toml")
 """What the type of a text holds."""
@@ -51,28 +51,38 @@ class PublicWeb:
 
     async def _got(self, url: httpx.URL) -> Page:
         port = url.port or (443 if url.scheme == "https" else 80)
-        address = await self._checked(url.host, port)
-        shown = f"[{address}]" if ":" in address else address
-        timeout = httpx.Timeout(_SECONDS)
-        extensions = {"sni_hostname": url.raw_host.decode(), "timeout": timeout.as_dict()}
-        headers = {"Host": url.netloc.decode(), "Accept": "text/*, application/json;q=0.9"}
-        async with client(f"{url.scheme}://{shown}:{port}") as http:
-            response = await http.get(url.raw_path.decode(), headers=headers, extensions=extensions)
+        response = await self._answered(url, port, await self._checked(url.host, port))
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         onward = response.extensions.get(LOCATION, "") if response.status_code in _ONWARD else ""
         if kind and not any(each in kind for each in _TEXT) and not onward:
             raise ValueError(f"{url.host} answers with {kind[:60]}, which is no text")
         return Page(response.status_code, kind, "" if onward else _decoded(response), onward)
 
-    async def _checked(self, host: str, port: int) -> str:
-        """An address of a host that may be asked. Raises `ValueError` where one of them may not be: it may be a trap."""
+    async def _answered(self, url: httpx.URL, port: int, addresses: Sequence[str]) -> httpx.Response:
+        """The answer of the first address that can be connected to. Raises `httpx.HTTPError`."""
+        extensions = {
+            "sni_hostname": url.raw_host.decode(),
+            "timeout": httpx.Timeout(_SECONDS, connect=_CONNECT).as_dict(),
+        }
+        headers = {"Host": url.netloc.decode(), "Accept": "text/*, application/json;q=0.9"}
+        for at, address in enumerate(addresses, 1):
+            async with client(f"{url.scheme}://{f'[{address}]' if ':' in address else address}:{port}") as http:
+                try:
+                    return await http.get(url.raw_path.decode(), headers=headers, extensions=extensions)
+                except (httpx.ConnectError, httpx.ConnectTimeout):
+                    if at == len(addresses):
+                        raise
+        raise httpx.ConnectError("it has no address")
+
+    async def _checked(self, host: str, port: int) -> Sequence[str]:
+        """The addresses of a host. Raises `ValueError` where one of them may not be asked: it may be a trap."""
         try:
             found = await self._resolve(host, port)
         except OSError as error:
             raise ValueError(f"{host} cannot be resolved ({error.strerror or error})") from None
         if not found or not all(map(self._may, found)):
             raise ValueError(f"{host} is not in the public web, and only that may be asked")
-        return found[0]
+        return found
 
 
 def _decoded(response: httpx.Response) -> str:

@@ -10,14 +10,12 @@ from localctx.app.tools.place import Place, can_confine
 from localctx.app.tools.reading import ListDir, ReadFile
 from localctx.app.tools.searching import Find, Grep
 from localctx.app.tools.toolbox import Toolbox
-from localctx.app.tools.web import FetchUrl
 from localctx.app.tools.writing import EditFile, WriteFile
 from localctx.core.events import Notice
 from localctx.core.secrets import secret_values
-from localctx.runtimes.web import PublicWeb
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Sequence
     from pathlib import Path
 
     from localctx.app.chat import Chat
@@ -34,7 +32,7 @@ _ORDER = (
 
 
 def chosen(
-    sets: Iterable[str], recorded: Sequence[Tool], folder: Path, approval: Approval, fit: Callable[[str], str]
+    sets: Collection[str], recorded: Sequence[Tool], folder: Path, approval: Approval, fit: Callable[[str], str]
 ) -> list[Tool]:
     """The tools of some sets, the most useful first; `recorded` is the set `session`. Those of files and commands work in `folder`."""
     place = Place(folder)
@@ -43,11 +41,18 @@ def chosen(
         "read": [ReadFile(place, approval, fit), ListDir(place), Grep(place), Find(place)],
         "write": [WriteFile(place, approval), EditFile(place, approval)],
         "command": [RunCommand(place, approval)],
-        "web": [FetchUrl(PublicWeb(), approval)],
+        "web": [_fetching(approval)] if "web" in sets else [],
     }
     unfit = set() if can_confine() else {"read", "write", "command"}
     tools = [tool for name in {*sets} - unfit for tool in by_set[name]]
     return sorted(tools, key=lambda tool: _ORDER.index(tool.name) if tool.name in _ORDER else len(_ORDER))
+
+
+def _fetching(approval: Approval) -> Tool:
+    from localctx.app.tools.web import FetchUrl  # noqa: PLC0415  only who asks for the web needs it
+    from localctx.runtimes.web import PublicWeb  # noqa: PLC0415  as above
+
+    return FetchUrl(PublicWeb(), approval)
 
 
 def offer(chat: Chat, tools: Sequence[Tool], emit: Callable[[Event], None], *, insisted: bool) -> None:

@@ -22,6 +22,11 @@ from localctx.core.approval import RULED, Wish, rule
         ("write_file:*.md", "write_file", "docs/a.md", True),
         ("write_file:*", "write_file", "a\nb", True),
         ("write_file:a.c", "write_file", "abc", False),
+        ("write_file:a*b*c", "write_file", "abxbc", True),
+        ("write_file:aa*aa", "write_file", "aaa", False),
+        ("write_file:*a*b*c*d*e*", "write_file", "abcd" * 5_000, False),
+        ("run_command:make && *", "run_command", "make && make test", True),
+        ("run_command:make && *", "run_command", "make && make; rm x", False),
         ("read_file:.env", "read_file", ".env", True),
         ("fetch_url:*.python.org", "fetch_url", "docs.python.org", True),
         ("fetch_url:*.python.org", "fetch_url", "python.org.example", False),
@@ -55,11 +60,9 @@ def test_a_star_allows_no_second_thing_in_a_command(more: str) -> None:
     assert not rule("run_command:*").allows(Wish("run_command", f"git status{more}"))
 
 
-@pytest.mark.parametrize(
-    "text", ["", "run_command", "run_command:", ":x", "list_dir:*", "RUN_COMMAND:x", "write_file:*a*b*c*d*e"]
-)
+@pytest.mark.parametrize("text", ["", "run_command", "run_command:", ":x", "list_dir:*", "RUN_COMMAND:x"])
 def test_what_is_no_rule_is_explained(text: str) -> None:
-    with pytest.raises(ValueError, match=r"is no rule; write TOOL:PATTERN|more than 4 stars"):
+    with pytest.raises(ValueError, match="is no rule; write TOOL:PATTERN"):
         rule(text)
 
 

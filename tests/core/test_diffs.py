@@ -41,7 +41,7 @@ def test_patch_makes_the_one_from_the_other(before: str, after: str) -> None:
         if before == "":
             return  # the diff of a new file is for people alone: it may be there already, and empty
         done = subprocess.run(
-            ["git", "apply", "--unidiff-zero", "-"],
+            ["git", "apply", "--unidiff-zero", "-"],  # noqa: S607  wherever it is
             input=f"{diff}\n",
             text=True,
             cwd=folder,

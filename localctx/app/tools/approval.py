@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 
     from localctx.core.approval import Rule
     from localctx.core.events import Event
+    from localctx.ports import Approval
 
-__all__ = ["Approver", "Ask", "Reply", "Said"]
+__all__ = ["Approver", "Ask", "Reply", "Said", "permitted"]
 
 
 class Reply(Enum):
@@ -36,6 +37,13 @@ class Said:
 
 
 Ask: TypeAlias = "Callable[[Wish], Awaitable[Said]]"
+
+
+async def permitted(approval: Approval, wish: Wish) -> None:
+    """Raises `ValueError`, worded for the model, where a wish is not granted."""
+    verdict = await approval.of(wish)
+    if not verdict.granted:
+        raise ValueError(verdict.reason)
 
 
 @dataclass(slots=True)

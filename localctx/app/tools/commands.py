@@ -8,8 +8,9 @@ import signal
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from localctx.app.tools.approval import permitted
+from localctx.app.tools.place import visible
 from localctx.app.tools.programs import run_program
-from localctx.app.tools.reading import permitted
 from localctx.core.approval import COMMAND, Wish
 from localctx.core.arguments import described
 from localctx.core.results import Provenance
@@ -72,7 +73,7 @@ class RunCommand:
             )
         except (OSError, UnicodeEncodeError) as error:
             raise ValueError(f"the command cannot be started ({error})") from None
-        return Outcome(_told(ran), Provenance("command", command))
+        return Outcome(_told(ran), Provenance("command", visible(command)))
 
 
 def _told(ran: Ran) -> str:

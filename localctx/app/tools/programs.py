@@ -1,4 +1,7 @@
-"""Running a program with an end: by itself, by its time, by its output, or with the turn; and nothing of it stays behind."""
+"""Running a program with an end: by itself, by its time, by its output, or with the turn.
+
+Nothing of it stays behind but what made itself a daemon: left both its group and its parents, and was left alone until then.
+"""
 
 from __future__ import annotations
 
@@ -81,7 +84,7 @@ async def run_program(
     What it complains of is a part of its output, unless `errors` says otherwise (as `stderr` of `subprocess`).
 
     It is ended with all its children after `seconds`, above `most` bytes, and when the caller is cancelled; what it leaves
-    running is ended as well. Raises `OSError` where it cannot be started.
+    running in its group is ended as well. Raises `OSError` where it cannot be started.
     """
     process = await anyio.open_process(
         command,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from anyio.to_thread import run_sync
 
+from localctx.app.tools.approval import permitted
 from localctx.app.tools.place import explained, visible
 from localctx.core.approval import Wish
 from localctx.core.arguments import described
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from localctx.core.outgoing import WireMessage
     from localctx.ports import Approval
 
-__all__ = ["ListDir", "ReadFile", "is_binary", "local", "permitted"]
+__all__ = ["ListDir", "ReadFile", "is_binary", "local"]
 
 _CHUNK = 1 << 20
 _MOST_COUNTED = 64 << 20
@@ -40,19 +41,12 @@ _LOOKED_AT = 8192
 
 def local(text: str, source: str) -> Outcome:
     """What a file or a folder says, marked as such."""
-    return Outcome(text, Provenance("local-file", source))
+    return Outcome(text, Provenance("local-file", visible(source)))
 
 
 def is_binary(head: bytes) -> bool:
     """Whether the beginning of a file is no text in UTF-8: a NUL is in it, as git decides it, too."""
     return b"\0" in head[:_LOOKED_AT]
-
-
-async def permitted(approval: Approval, wish: Wish) -> None:
-    """Raises `ValueError`, worded for the model, where a wish is not granted."""
-    verdict = await approval.of(wish)
-    if not verdict.granted:
-        raise ValueError(verdict.reason)
 
 
 @dataclass(frozen=True, slots=True)

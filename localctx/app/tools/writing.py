@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from anyio.to_thread import run_sync
 
+from localctx.app.tools.approval import permitted
 from localctx.app.tools.place import explained, visible
-from localctx.app.tools.reading import is_binary, permitted
+from localctx.app.tools.reading import is_binary
 from localctx.core.approval import Wish
 from localctx.core.arguments import described
 from localctx.core.diffs import changed, difference, line_of, occurrences, similar

@@ -7,8 +7,11 @@ import os
 import pytest
 
 from localctx.app.tools.reading import ListDir, ReadFile
+from localctx.app.tools.toolbox import Toolbox
 from localctx.core.approval import Wish
-from localctx.core.results import PAGE_CHARACTERS
+from localctx.core.messages import ToolCall
+from localctx.core.results import PAGE_CHARACTERS, Provenance
+from localctx.ports import Outcome
 from tests.app.tools.conftest import Bench
 
 pytestmark = pytest.mark.anyio
@@ -114,6 +117,15 @@ async def test_what_was_approved_is_what_is_read(bench: Bench) -> None:
 
     bench.person.meanwhile = swap
     assert "leads somewhere else now" in await bench.call(reader(bench), path="name")
+
+
+async def test_a_name_that_is_no_utf_8_is_told_so_that_it_can_be_read(bench: Bench) -> None:
+    name = os.fsdecode(b"caf\xe9")
+    (bench.root / name).write_text("inside", encoding="utf-8")
+    assert await bench.call(ListDir(bench.place)) == r"caf\udce9 6"
+    tool = reader(bench)
+    outcome = await Toolbox([tool]).run(ToolCall("1", tool.name, r'{"path": "caf\udce9"}'))
+    assert outcome == Outcome("inside", Provenance("local-file", r"caf\udce9"))
 
 
 async def test_keys_are_masked_and_counted(bench: Bench) -> None:

@@ -86,8 +86,10 @@ async def test_what_is_no_address_is_not_fetched(url: str) -> None:
 @pytest.mark.parametrize(
     ("html", "text"),
     [
-        ("<title>T</title><h1>One</h1><ul><li>a<li>b</ul>", "T\nOne\n\na\nb"),
-        ("<head><title>x</title><body>kept", "kept"),
+        ("<title>T</title><h1>One</h1><ul><li>a<li>b</ul>", "T\n\nOne\n\na\nb"),
+        ("<head><title>x</title><body class='a'>kept", "x\n\nkept"),
+        ("if a < b and b<3: <br/>x", "if a < b and b<3:\nx"),
+        ("<b", ""),
         ("a &amp; b &lt;c&gt;", "a & b <c>"),
         ("<style>p{}</style><svg><text>no</text></svg>yes", "yes"),
         ("<script>never closed", ""),
@@ -97,3 +99,11 @@ async def test_what_is_no_address_is_not_fetched(url: str) -> None:
 )
 def test_a_page_without_its_tags(html: str, text: str) -> None:
     assert plain_text(html) == text
+
+
+@pytest.mark.parametrize(
+    "piece",
+    ["<!", "<a ", "<![CDATA[", "<!--", "</", "<a x='", "&", "<script>", "<svg>", "<p>", "<?", "<a b=c ", "\n<", "&#"],
+)
+def test_a_page_that_is_made_to_take_long_does_not(piece: str) -> None:
+    plain_text(piece * (2_000_000 // len(piece)))
