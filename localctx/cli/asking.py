@@ -8,7 +8,7 @@ import unicodedata
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from localctx.app.tools.approval import Reply, Said
+from localctx.app.tools.approval import Answer, Reply
 from localctx.cli.render import Renderer, question
 
 if TYPE_CHECKING:
@@ -41,11 +41,11 @@ class Asking:
     def __init__(self, render: Renderer) -> None:
         self._render = render
 
-    async def __call__(self, wish: Wish) -> Said:
+    async def __call__(self, wish: Wish) -> Answer:
         """What the person says. Ctrl-C there is Ctrl-C: it stops the turn."""
         self._render.end_line()
-        lines = plainly(f"{wish.details}\n" if wish.details else "").split("\n")[:-1]
-        whole = [f"{wish.tool}: {plainly(wish.subject)}", *lines]
+        text = f"{wish.tool}: {wish.subject}" + (f"\n{wish.details}" if wish.details else "")
+        whole = plainly(text).split("\n")
         shown = [line[:_MOST_WIDTH] + (" [...]" if len(line) > _MOST_WIDTH else "") for line in whole[:_MOST_LINES]]
         question(shown)
         more = shown != whole
@@ -58,11 +58,11 @@ class Asking:
             word, _, reason = answer.partition(" ")
             match word.lower():
                 case "y" | "yes":
-                    return Said(Reply.YES)
+                    return Answer(Reply.YES)
                 case "a" | "always":
-                    return Said(Reply.ALWAYS)
+                    return Answer(Reply.ALWAYS)
                 case "n" | "no":
-                    return Said(Reply.NO, reason.strip())
+                    return Answer(Reply.NO, reason.strip())
                 case "v" | "view":
                     question(whole)
 

@@ -119,14 +119,14 @@ async def open_chat(
         chat.engine.patience = PATIENCE_SECONDS if given.patience is None else given.patience
         chat.idles = _is_ours(runtime, model) and not on_battery()
         index = recall_index(kept)
-        recorded: list[Tool] = [
+        own: list[Tool] = [
             Retrieve(chat.session, chat.fit),
             Recall(chat.session, index, chat.fit),
             UpdateWorkState(chat.session),
         ]
         if model.calls_tools is True or given.tools is not None:
             approver = Approver(emit, [rule(text) for text in given.allow], yes=yes, ask=ask)
-            tools = chosen(given.tool_sets(usual_tools), recorded, Path.cwd(), approver, chat.fit)
+            tools = chosen(given.tool_sets(usual_tools), own, Path.cwd(), approver, chat.fit)
             offer(chat, tools, emit, insisted=given.tools is not None)
         try:
             yield chat

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from localctx.core.events import Event
     from localctx.ports import Approval
 
-__all__ = ["Approver", "Ask", "Reply", "Said", "permitted"]
+__all__ = ["Answer", "Approver", "Ask", "Reply", "permitted"]
 
 
 class Reply(Enum):
@@ -29,14 +29,14 @@ class Reply(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Answer:
     """A person's reply; a no may have a reason, which the model is told."""
 
     reply: Reply
     reason: str = ""
 
 
-Ask: TypeAlias = "Callable[[Wish], Awaitable[Said]]"
+Ask: TypeAlias = "Callable[[Wish], Awaitable[Answer]]"
 
 
 async def permitted(approval: Approval, wish: Wish) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from localctx.app.tools.approval import Approver, Reply, Said
+from localctx.app.tools.approval import Answer, Approver, Reply
 from localctx.core.approval import Verdict, Wish, rule
 from localctx.core.events import Event, Notice
 
@@ -19,10 +19,10 @@ YES = Verdict(granted=True)
 class Answers:
     """A person who gives these answers, the last for ever."""
 
-    said: list[Said]
+    said: list[Answer]
     asked: list[Wish] = field(default_factory=list)
 
-    async def __call__(self, wish: Wish) -> Said:
+    async def __call__(self, wish: Wish) -> Answer:
         self.asked.append(wish)
         return self.said.pop(0) if len(self.said) > 1 else self.said[0]
 
@@ -39,7 +39,7 @@ async def test_yes_grants_everything_but_a_look_at_secrets() -> None:
 
 
 async def test_a_rule_grants_what_it_means_and_the_rest_is_asked_for() -> None:
-    person = Answers([Said(Reply.NO, "use tabs")])
+    person = Answers([Answer(Reply.NO, "use tabs")])
     approver = Approver(ignore, [rule("write_file:src/*"), rule("read_file:.env")], ask=person)
     assert await approver.of(Wish("write_file", "src/a.py")) == YES
     assert await approver.of(Wish("read_file", ".env")) == YES
@@ -49,7 +49,7 @@ async def test_a_rule_grants_what_it_means_and_the_rest_is_asked_for() -> None:
 
 
 async def test_always_is_the_same_again_and_nothing_else() -> None:
-    person = Answers([Said(Reply.ALWAYS), Said(Reply.NO)])
+    person = Answers([Answer(Reply.ALWAYS), Answer(Reply.NO)])
     approver = Approver(ignore, ask=person)
     assert await approver.of(Wish("run_command", "make", "")) == YES
     assert await approver.of(Wish("run_command", "make")) == YES
@@ -59,7 +59,7 @@ async def test_always_is_the_same_again_and_nothing_else() -> None:
 
 
 async def test_yes_to_a_host_lasts_and_yes_to_a_command_does_not() -> None:
-    person = Answers([Said(Reply.YES)])
+    person = Answers([Answer(Reply.YES)])
     approver = Approver(ignore, ask=person)
     for _ in range(2):
         assert await approver.of(Wish("fetch_url", "example.org")) == YES
