@@ -57,10 +57,11 @@ def shown(
 ) -> str:
     """A result as the model reads it: without noise, within `room` tokens, with the way to the rest of it.
 
-    `seq` is the line that it will be on, by which it can be read whole.
+    `seq` is the line that it will be on, by which it can be read whole. What stands in a file is no noise.
     """
     pointer = f"[all {len(body):,} characters: {RETRIEVE} {seq}]"
-    text, left = shaped(tool, body), room - size(framed("", provenance))
+    text = body if provenance is not None and provenance.kind == "local-file" else shaped(tool, body)
+    left = room - size(framed("", provenance))
     if size(text) > left:
         text = head_and_tail(body, left, size, f"\n{pointer}\n")
     elif len(text) < len(body):

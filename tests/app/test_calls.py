@@ -82,6 +82,15 @@ async def test_calls_are_answered_and_the_model_is_asked_again(talk: Start) -> N
         it.check()
 
 
+async def test_what_stands_in_a_file_is_shown_as_it_is(talk: Start) -> None:
+    text = '{"encoding": "utf-8",  "name": "x"}'
+    async with talk(Fake(tools=True, reply=scripted(Calls("", [("read_file", "{}")]), "I see."))) as it:
+        offer(it.chat, Reads(text, Provenance("local-file", "a.json")))
+        await it.chat.ask("Read it.")
+        assert text in results(it.turns[-1])[0]
+        it.check()
+
+
 @pytest.mark.parametrize(
     ("name", "arguments", "told"),
     [

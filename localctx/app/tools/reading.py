@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from dataclasses import dataclass
 from functools import partial
@@ -103,27 +104,31 @@ class _Page:
 
     def told(self, fit: Callable[[str], str]) -> str:
         """The whole lines of it that fit, and where the rest begins."""
-        text = self.raw.decode("utf-8", "replace")
-        odd = "\ufffd" in text and b"\xef\xbf\xbd" not in self.raw
-        text, crlf = text.replace("\r\n", "\n"), b"\r\n" in self.raw
-        body = _whole_lines(text, self.lines, len(fit(text[:PAGE_CHARACTERS])))
-        notes = [self._rest(body, text)] if body != text or self.start or self.start + len(self.raw) < self.size else []
-        notes += ["bytes that are no UTF-8 are shown as \ufffd"] if odd else []
-        notes += ["its lines end with CRLF"] if crlf else []
         if not self.size:
             return "[the file is empty]"
-        return body + ("" if body.endswith("\n") or not notes else "\n") + (f"[{'; '.join(notes)}]" if notes else "")
+        text = self.raw.decode("utf-8", "surrogateescape")
+        shown = _ODD.sub("\ufffd", text)
+        body = _whole_lines(shown, self.lines, len(fit(shown[:PAGE_CHARACTERS])))
+        end = self.start + len(text[: len(body)].encode("utf-8", "surrogateescape"))
+        notes = [self._rest(body, end)] if self.start or end < self.size else []
+        notes += ["bytes that are no UTF-8 are shown as \ufffd"] if shown != text else []
+        notes += ["its lines end with CRLF"] if "\r\n" in body else []
+        line_end = "" if body.endswith("\n") or not notes else "\n"
+        return body.replace("\r\n", "\n") + line_end + (f"[{'; '.join(notes)}]" if notes else "")
 
-    def _rest(self, body: str, text: str) -> str:
-        count = body.count("\n") + (not body.endswith("\n"))
-        of = f" of {self.total:,}" if self.total is not None else ""
-        end = self.line + count - 1
-        if self.line and (body.endswith("\n") or body == text):
-            more = f"; go on with line {end + 1}" if self.total is None or end < self.total else ""
-            return f"lines {self.line:,}-{end:,}{of}, {self.size:,} bytes in all{more}"
-        upto = self.start + len(body.encode())
-        more = f"; go on with byte {upto}" if upto < self.size else ""
-        return f"bytes {self.start:,}-{upto:,} of {self.size:,}{more}"
+    def _rest(self, body: str, end: int) -> str:
+        """What was told, up to the byte `end`, and where to go on."""
+        if self.line and (body.endswith("\n") or end >= self.size):
+            last = self.line + body.count("\n") - body.endswith("\n")
+            of = f" of {self.total:,}" if self.total is not None else ""
+            more = f"; go on with line {last + 1}" if end < self.size else ""
+            return f"lines {self.line:,}-{last:,}{of}, {self.size:,} bytes in all{more}"
+        more = f"; go on with byte {end}" if end < self.size else ""
+        return f"bytes {self.start:,}-{end:,} of {self.size:,}{more}"
+
+
+_ODD = re.compile("[\udc80-\udcff]")
+"""Bytes that are no UTF-8, as Python decodes them to be written back as they are."""
 
 
 def _whole_lines(text: str, lines: int | None, most: int) -> str:

@@ -62,6 +62,16 @@ async def test_a_file_of_one_huge_line_is_read_by_bytes(bench: Bench) -> None:
     assert "\ufffd" not in whole
 
 
+async def test_no_byte_is_lost_between_the_pages_of_an_odd_file(bench: Bench) -> None:
+    (bench.root / "a").write_bytes(b"x\xff\xfe\r\n" * 10_000 + "é".encode() * 30_000)
+    read, byte, whole = reader(bench, 7_001), 0, ""
+    while byte >= 0:
+        body, _, note = (await bench.call(read, path="a", byte=byte)).rpartition("[bytes ")
+        whole += body if body.endswith("\ufffd\n") else body.removesuffix("\n")
+        byte = int(note.partition("go on with byte ")[2].partition(";")[0].rstrip("]")) if "go on" in note else -1
+    assert whole == "x\ufffd\ufffd\n" * 10_000 + "é" * 30_000
+
+
 async def test_a_huge_file_is_never_read_whole(bench: Bench) -> None:
     with (bench.root / "huge").open("wb") as file:
         file.write(b"first\nsecond\n")
