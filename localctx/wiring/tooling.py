@@ -44,7 +44,7 @@ def chosen(
         "web": [_fetching(approval)] if "web" in sets else [],
     }
     unfit = set() if can_confine() else {"read", "write", "command"}
-    tools = [tool for name in {*sets} - unfit for tool in by_set[name]]
+    tools = [tool for name, each in by_set.items() if name in sets and name not in unfit for tool in each]
     return sorted(tools, key=lambda tool: _ORDER.index(tool.name) if tool.name in _ORDER else len(_ORDER))
 
 
@@ -59,16 +59,16 @@ def offer(chat: Chat, tools: Sequence[Tool], emit: Callable[[Event], None], *, i
     """Offers tools as far as there is room; says which are left for later, and where there is none."""
     window = chat.engine.budget.window
     box = Toolbox.fitting(tools, window, chat.meter.size, insisted=insisted, hidden=secret_values(os.environ))
-    shelves = box.shelves
-    tokens = {state: sum(each.tokens for each in shelves if each.state == state) for state in ("offered", "left out")}
-    if tools and not tokens["offered"]:
-        said = (
-            f"the tools would take {tokens['left out']:,} of {window:,} tokens: going on without; --tools SET insists"
-        )
+    names = {state: [each.name for each in box.shelves if each.state == state] for state in ("deferred", "left out")}
+    tokens = sum(each.tokens for each in box.shelves if each.state == "offered")
+    if tools and not box.schemas:
+        takes = sum(each.tokens for each in box.shelves)
+        said = f"the tools would take {takes:,} of {window:,} tokens: going on without; --tools SET insists"
         emit(Notice("no-tools", said))
         return
-    if names := [each.name for each in shelves if each.state == "deferred"]:
-        said = f"tools take {tokens['offered']:,} of {window:,} tokens; offered when they are searched for: {', '.join(names)}"
-        emit(Notice("tools-deferred", said))
+    if names["deferred"] or names["left out"]:
+        later = f"; offered when they are searched for: {', '.join(names['deferred'])}" if names["deferred"] else ""
+        never = f"; no room for {', '.join(names['left out'])}" if names["left out"] else ""
+        emit(Notice("tools-deferred", f"tools take {tokens:,} of {window:,} tokens{later}{never}"))
     if tools:
         chat.offer(box)
