@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from localctx.app.calls import Caller
@@ -14,23 +14,36 @@ from localctx.app.patience import while_loading
 from localctx.app.session import Session
 from localctx.app.tools.toolbox import Toolbox
 from localctx.app.trust import Trust
+from localctx.core import steps
 from localctx.core.accounting import Count, Sight, Usage, head, plausible, runs_on
 from localctx.core.checkpoint import summary_cap
-from localctx.core.events import Notice, Text, Thinking, TurnEnded, UsageReported, WindowProbed
-from localctx.core.ladder import Rung, fills, least
+from localctx.core.cost import silence_within
+from localctx.core.events import (
+    Notice,
+    Prefilling,
+    RequestSent,
+    Text,
+    Thinking,
+    TurnEnded,
+    UsageReported,
+    WindowProbed,
+)
+from localctx.core.filling import Filling, by_tool, fills
+from localctx.core.ladder import Rung, least
 from localctx.core.messages import History, ToolResult, Turn, plain
 from localctx.core.nudges import CRITICAL, pressure, resumed
 from localctx.core.outgoing import defects, outgoing
 from localctx.core.results import RESULTS_SHARE
-from localctx.core.transcript import called, read
+from localctx.core.transcript import called, read, words
 from localctx.core.window import Budget, EffectiveWindow, ModelReport, Source, assume
 from localctx.core.work import preamble
 from localctx.errors import DoesNotFit, LocalctxError, Misuse, PromptRefused, ServerFailed, ServerLoading, ToolsRefused
-from localctx.ports import Delta, Finished, Request
+from localctx.ports import Delta, Finished, Prefilled, Request
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from localctx.core.accounting import Totals
     from localctx.core.calibration import Calibration
     from localctx.core.events import Event
     from localctx.core.journal import Entry
@@ -85,7 +98,8 @@ class Chat:
         self.idles = False
         """Whether time in which nobody waits may be used (`idle`): nobody else's server, and no battery."""
         self._warmed: list[WireMessage] = []
-        self._nudged = ""
+        self._nudged = self._beside = ""
+        self._sees = report.sees_images
         budget = Budget.of(assume(report.window).tokens or 0)
         self.engine = Engine(self.session, runtime, self.meter, policy, budget, emit)
         self._trust = Trust(runtime, report, self.engine, emit, self.wishes.max_tokens)
@@ -160,25 +174,44 @@ class Chat:
 
     def undo(self) -> str | None:
         """Takes back the last turn, and a compaction that came of it; what the user had said, None where nothing was."""
+        said = self._undone()
+        return None if said is None else words(said)
+
+    def _undone(self) -> WireMessage | None:
         said = self.session.undo()
         self.meter.void()
         self.engine.restart()
         return said
+
+    async def retry(self) -> str | None:
+        """Takes back the last turn, and asks the same again; what the user had said, None where nothing was."""
+        said = self._undone()
+        if said is None:
+            return None
+        await self._ask(said)
+        return words(said)
 
     def clear_work(self) -> None:
         """Forgets the work state, also in the checkpoint."""
         self.session.work(None)
         self.meter.void()
 
-    async def ask(self, text: str) -> None:
-        """One turn: the user's words, what the ladder has to do, and the model's reply, told to `emit`.
+    async def ask(self, text: str, images: Sequence[str] = ()) -> None:
+        """One turn: the user's words and images (as data URLs), what the ladder has to do, and the model's reply, told to `emit`.
 
-        Raises `DoesNotFit` where the words cannot be made to fit, and what `Runtime.chat` raises; what was said until
-        then is kept as interrupted. Words that do not fit, or are stopped before any answer, are taken back.
+        Raises `DoesNotFit` where the words cannot be made to fit, `Misuse` for images that the model cannot see, and what
+        `Runtime.chat` raises; what was said until then is kept as interrupted. Words that do not fit, or are stopped
+        before any answer, are taken back.
         """
+        if images and self._sees is False:
+            raise Misuse(f"{self.model} cannot see images, says its server; leave them out, or serve a model that can")
+        parts = [{"type": "image_url", "image_url": {"url": each}} for each in images]
+        await self._ask({"role": "user", "content": [{"type": "text", "text": text}, *parts] if parts else text})
+
+    async def _ask(self, message: WireMessage) -> None:
         await self._trust.look_again()
         self.session.answer_pending()
-        asked = self.session.add({"role": "user", "content": text}, sync=True)
+        asked = self.session.add(message, sync=True)
         try:
             await self._turn(await self._fitted())
         except (DoesNotFit, asyncio.CancelledError):
@@ -228,14 +261,27 @@ class Chat:
         return await self.engine.settle(used)
 
     async def _turn(self, used: Count) -> None:
-        """Answers, and runs the calls that it asks for, until there are none, or there were enough."""
-        for _ in range(self.wishes.max_steps):
+        """Answers, and runs the calls that it asks for, until there are none, there were enough, or they go in circles."""
+        most, made, warned = self.wishes.max_steps, list[tuple[str, str]](), False
+        for step in range(1, most + 1):
+            self._beside = steps.nudge(step - 1, most)
+            if warned and not made:
+                self._beside = f"{self._beside}\n\n{steps.CIRCLES}".strip()
             await self._answer(used)
             if not (calls := self.session.pending):
                 return
             await self._caller.answer(calls)
+            made += [(call.name, call.arguments) for call in calls]
+            if steps.in_circles(made):
+                if warned:
+                    text = "the model repeats the same calls: stopped; say what it should do instead"
+                    self._emit(Notice("in-circles", text))
+                    return
+                made, warned = [], True
+            if said := steps.warning(step, most):
+                self._emit(Notice("steps", said))
             used = await self.engine.settle()
-        text = f"step limit reached ({self.wishes.max_steps}): say 'continue' to go on, or pass a larger --max-steps"
+        text = f"step limit reached ({most}): say 'continue' to go on, or pass a larger --max-steps"
         self._emit(Notice("step-limit", text))
 
     def _withdraw(self, since: Entry) -> None:
@@ -266,6 +312,7 @@ class Chat:
         async with aclosing(self.runtime.chat(Request(messages, 1, self.meter.tools))) as pieces:
             async for piece in pieces:
                 if isinstance(piece, Finished):
+                    self.session.spent(piece.usage)
                     self._emit(UsageReported(piece.usage, self.meter.alone(messages)))
         self._warmed = messages
 
@@ -273,15 +320,25 @@ class Chat:
         """What the next rungs would do and cost now, a line each."""
         return self.engine.outlook(await self.engine.measure()).told() if self.session.history.turns else []
 
-    async def filled(self) -> tuple[int, dict[str, int]]:
-        """The tokens that the next request would take, before new words, and what they are for."""
+    async def filling(self) -> Filling:
+        """What the next request would be filled with, before new words."""
         history = self.session.history
         messages = outgoing(history)
+        schemas = self._caller.tools.sizes(self.meter.size)
         if not messages:
-            return 0, {}
+            return Filling(0, schemas=schemas)
         used = await self.meter.exact(messages)
         self._trust.last_used = used.tokens
-        return used.tokens, fills(history, self.meter.sizer(history, used))
+        said = replace(used, tokens=max(used.tokens - sum(schemas.values()), 0))
+        size = self.meter.sizer(history, said)
+        return Filling(
+            used.tokens, fills(history, size) | {"schemas": sum(schemas.values())}, by_tool(history, size), schemas
+        )
+
+    @property
+    def totals(self) -> Totals:
+        """What all replies of the session took, as far as servers reported it."""
+        return self.session.totals
 
     async def _answer(self, used: Count) -> None:
         """Sends what was settled; once more where the server refused it, or answered without having seen it all.
@@ -351,7 +408,7 @@ class Chat:
     def _nudge(self, used: Count) -> str:
         """What this request says beside the conversation; nothing where that would take what is kept for the reply."""
         room, said = self.engine.budget.max_prompt - _FEW - used.upper, list[str]()
-        for part in filter(None, (self._recovered, self._of_the_window(used))):
+        for part in filter(None, (self._recovered, self._of_the_window(used), self._beside)):
             takes = self.meter.text(f"{part}\n\n").upper
             if takes <= room:
                 said.append(part)
@@ -385,7 +442,9 @@ class Chat:
             raise LocalctxError(f"this is a defect of localctx: the list to send is not valid ({'; '.join(found)})")
         if room < min(_FEW, self.wishes.max_tokens or _FEW):
             self._emit(Notice("little-room", f"only {room} tokens of {budget.window:,} are left for the reply"))
-        return Request(messages, room, self.meter.tools, temperature=self.wishes.temperature)
+        request = Request(messages, room, self.meter.tools, temperature=self.wishes.temperature)
+        new, _ = self._trust.reads(request, used.tokens)
+        return replace(request, patience=silence_within(new, self.engine.speeds))
 
     async def _reply(self, used: Count, *, again: bool) -> Sight:
         """One request and its reply, which is taken back where it is to be asked `again`: not all was seen, or perhaps not."""
@@ -394,6 +453,7 @@ class Chat:
         used = used.plus(beside)
         request = self._request(used, nudge)
         through = self.session.history.last_seq
+        self._emit(RequestSent(used.tokens, *self._trust.reads(request, used.tokens)))
         said, thought = list[str](), list[str]()
         try:
             end = await self._stream(request, said, thought)
@@ -411,6 +471,10 @@ class Chat:
         self._told(nudge)
         if end.usage.completion and not thought and not end.calls and seen is Sight.WHOLE:
             self.meter.replied("".join(said), end.usage.completion, kept.seq)
+        if end.called_tools and not end.calls:
+            self._emit(
+                Notice("calls-unread", "the model tried to call a tool in a form that cannot be read; ask again")
+            )
         if end.reason == "length":
             self._emit(
                 Notice(
@@ -443,7 +507,8 @@ class Chat:
                                 end = piece
                                 continue
                             self._pass_on(piece, said, thought)
-                            deltas, length = deltas + 1, length + len(piece.text) + len(piece.thinking)
+                            if isinstance(piece, Delta):
+                                deltas, length = deltas + 1, length + len(piece.text) + len(piece.thinking)
                             if runs_on(deltas, length, request.max_tokens):
                                 return Finished("length", Usage())
                 except ServerLoading as error:
@@ -452,7 +517,10 @@ class Chat:
                     raise
         return end
 
-    def _pass_on(self, piece: Delta, said: list[str], thought: list[str]) -> None:
+    def _pass_on(self, piece: Delta | Prefilled, said: list[str], thought: list[str]) -> None:
+        if isinstance(piece, Prefilled):
+            self._emit(Prefilling(piece.done, piece.total, piece.cached))
+            return
         if piece.thinking:
             thought.append(piece.thinking)
             self._emit(Thinking(piece.thinking))

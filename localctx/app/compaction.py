@@ -300,11 +300,13 @@ class Engine:
         if self.summarizer is not None:
             helper = self.summarizer
             cap = min(summary_cap(helper.budget.window), summary_cap(self.budget.window))
-            return Summarizer(helper.runtime, helper.meter, helper.budget, helper.meter.size, self.emit, cap)
+            return Summarizer(
+                helper.runtime, helper.meter, helper.budget, helper.meter.size, self.emit, cap, self.session.spent
+            )
         if self.runtime is None:
             return None
         cap = summary_cap(self.budget.window)
-        return Summarizer(self.runtime, self.meter, self.budget, size, self.emit, cap)
+        return Summarizer(self.runtime, self.meter, self.budget, size, self.emit, cap, self.session.spent)
 
     def _refused(self, refused: Refused) -> None:
         self._failures += 1

@@ -23,7 +23,7 @@ from localctx.errors import (
     Unauthorized,
     Unreachable,
 )
-from localctx.ports import Delta, Finished, Piece, Request
+from localctx.ports import Delta, Finished, Piece, Prefilled, Request
 from localctx.runtimes.detect import READERS
 from localctx.runtimes.llama_server import LlamaServer
 from localctx.runtimes.openai_chat import OpenAIServer
@@ -67,13 +67,34 @@ def text(pieces: list[Piece]) -> str:
     ],
 )
 async def test_a_recorded_stream_gives_its_text_and_its_usage(name: str, said: str, usage: Usage) -> None:
-    pieces = await heard(LlamaServer("http://recorded", transport=transport(name)))
+    pieces: list[Piece] = [
+        piece
+        for piece in await heard(LlamaServer("http://recorded", transport=transport(name)))
+        if not isinstance(piece, Prefilled)
+    ]
     assert all(isinstance(piece, Delta) and piece.text and not piece.thinking for piece in pieces[:-1])
     assert text(pieces) == said
     end = pieces[-1]
     assert isinstance(end, Finished)
     assert (end.reason, end.called_tools) == ("length", False)
     assert astuple(end.usage) == pytest.approx(astuple(usage))
+
+
+async def test_a_recorded_prefill_says_how_far_it_is() -> None:
+    said = await heard(LlamaServer("http://recorded", transport=transport("11c-chat-stream-timings-progress")))
+    steps = [piece for piece in said if isinstance(piece, Prefilled)]
+    assert steps == [Prefilled(5, 2723, 5), Prefilled(2053, 2723, 5), Prefilled(2723, 2723, 5)]
+    assert said[: len(steps)] == steps, "all of it is read before anything is said"
+
+
+@pytest.mark.parametrize(
+    "progress", ["7", "[]", '{"processed":9,"total":5,"cache":0}', '{"processed":1,"total":5,"cache":2}', '{"total":5}']
+)
+async def test_progress_that_cannot_be_is_left_out(progress: str) -> None:
+    chunk = f'{{"choices":[{{"delta":{{"content":"a"}}}}],"prompt_progress":{progress}}}'
+    with saying(lambda _: [events(chunk, STOP, "[DONE]")]) as raw:
+        *pieces, _ = await heard(LlamaServer(raw.url))
+    assert pieces == [Delta("a")]
 
 
 async def test_thinking_goes_by_one_of_two_names() -> None:

@@ -11,7 +11,7 @@ from localctx.errors import LocalctxError
 from localctx.ports import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from localctx.core.messages import ToolCall
     from localctx.core.outgoing import WireMessage
@@ -30,6 +30,10 @@ class Toolbox:
     def schemas(self) -> list[WireMessage]:
         """What a request says of them."""
         return [tool.schema for tool in self._tools.values()]
+
+    def sizes(self, size: Callable[[str], int]) -> dict[str, int]:
+        """What each schema takes in a request, in tokens."""
+        return {name: size(json.dumps(tool.schema)) for name, tool in self._tools.items()}
 
     async def run(self, call: ToolCall) -> Outcome:
         """What a call comes to; a mistake of the model's is answered with an error that says what would be right."""
