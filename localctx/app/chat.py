@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 from localctx.app.calls import Caller
 from localctx.app.compaction import Engine
 from localctx.app.meter import Meter
+from localctx.app.nudging import Nudges
 from localctx.app.patience import while_loading
 from localctx.app.session import Session
 from localctx.app.tools.toolbox import Toolbox
 from localctx.app.trust import Trust
 from localctx.core import steps
 from localctx.core.accounting import Count, Sight, Usage, head, plausible, runs_on
-from localctx.core.checkpoint import summary_cap
 from localctx.core.cost import silence_within
 from localctx.core.events import (
     Notice,
@@ -29,14 +29,12 @@ from localctx.core.events import (
     WindowProbed,
 )
 from localctx.core.filling import Filling, by_tool, fills
-from localctx.core.ladder import Rung, least
+from localctx.core.ladder import Rung, history_size, least
 from localctx.core.messages import History, ToolResult, Turn, plain
-from localctx.core.nudges import CRITICAL, pressure, resumed
 from localctx.core.outgoing import defects, outgoing
 from localctx.core.results import RESULTS_SHARE
 from localctx.core.transcript import called, read, words
 from localctx.core.window import Budget, EffectiveWindow, ModelReport, Source, assume
-from localctx.core.work import preamble
 from localctx.errors import DoesNotFit, LocalctxError, Misuse, PromptRefused, ServerFailed, ServerLoading, ToolsRefused
 from localctx.ports import Delta, Finished, Prefilled, Request
 
@@ -61,6 +59,10 @@ _FEW = 64
 
 MOST_STEPS = 50
 """How often a turn may call tools where nobody says it: enough for work, and an end for a model that goes in circles."""
+
+
+AWAY_SECONDS = 30.0
+"""How long a server that was there is waited for, as while it restarts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +100,13 @@ class Chat:
         self.idles = False
         """Whether time in which nobody waits may be used (`idle`): nobody else's server, and no battery."""
         self._warmed: list[WireMessage] = []
-        self._nudged = self._beside = ""
+        self._nudged = ""
         self._sees = report.sees_images
         budget = Budget.of(assume(report.window).tokens or 0)
         self.engine = Engine(self.session, runtime, self.meter, policy, budget, emit)
         self._trust = Trust(runtime, report, self.engine, emit, self.wishes.max_tokens)
         self._caller = Caller(self.session, self._results_room, self.meter.size, emit)
-        self._recovered = self._recover() if self.session.history.messages() else ""
+        self._nudges = Nudges(self.engine)
         self._introduce(runtime, report)
         self._begin_with(system)
 
@@ -131,6 +133,8 @@ class Chat:
                         f"{pin.tokens:,} tokens were asked for ({pin.where}); {self.window.tokens:,} are to be had",
                     )
                 )
+        for advice in (each for each in report.warnings if each.code != "no-tools"):
+            emit(Notice(advice.code, f"{advice.text}; {advice.fix}"))
         if self.window.decided_by and self.window.decided_by.source is Source.ASSUMED:
             emit(
                 Notice(
@@ -154,16 +158,22 @@ class Chat:
                 )
             )
 
-    def _recover(self) -> str:
-        """What a resumed run reads with its first request: the work state, as claims."""
-        most = min(summary_cap(self.engine.budget.window), _MOST_RECOVERED)
-        return preamble(self.session.history.work, most, self.meter.size)
-
     def offer(self, tools: Sequence[Tool]) -> None:
         """Lets the model call these tools from the next request on."""
         self._caller.tools = Toolbox(tools)
         self.meter.tools = self._caller.tools.schemas
         self.meter.void()
+
+    def preflight(self) -> None:
+        """Says what is taken before anything is said, where that is much of the window, and what could be left out."""
+        history, window = History(system=self.session.history.system), self.engine.budget.window
+        schemas = sum(self._caller.tools.sizes(self.meter.size).values())
+        words = history_size(history, self.meter.size)
+        if words + schemas > window * _MUCH:
+            parts = f"the system prompt ({words:,}) and {len(self.meter.tools)} tools ({schemas:,})"
+            text = f"{parts} take {words + schemas:,} of {window:,} tokens before anything is said"
+            step = "a shorter --system" if words > schemas else "--tools none, or fewer of them"
+            self._emit(Notice("preflight", f"{text}; {step} leaves more room"))
 
     def fit(self, text: str) -> str:
         """As much of the beginning of a text as one result may take."""
@@ -232,8 +242,8 @@ class Chat:
             raise Misuse("nobody has said anything yet; add what the user says first")
         self.session.answer_pending()
         used = await self._fitted()
-        self._nudged = self._nudge(used)
-        return self._request(used.plus(self._weight(self._nudged)), self._nudged)
+        self._nudged = self._nudges.due(used, self.engine.budget.max_prompt - _FEW - used.upper)
+        return self._request(used.plus(self._nudges.weight(self._nudged)), self._nudged)
 
     def add(self, message: WireMessage, *, prompt_tokens: int | None = None) -> None:
         """Adds a message of a loop of your own: the user's, a reply, the result of a call (which is shaped, and kept whole).
@@ -242,7 +252,7 @@ class Chat:
         """
         history = self.session.history
         if prompt_tokens:
-            beside = self._weight(self._nudged)
+            beside = self._nudges.weight(self._nudged)
             self._trust.take(self.meter.rough(history).plus(beside), prompt_tokens, history.last_seq, beside.tokens)
         call = next((each for each in self.session.pending if each.id == message.get("tool_call_id")), None)
         if call is not None:
@@ -251,7 +261,7 @@ class Chat:
             return
         self.session.add(message, sync=True)
         if message.get("role") == "assistant":
-            self._told(self._nudged)
+            self._nudges.told(self._nudged)
 
     async def _fitted(self) -> Count:
         """Settles the history; raises `DoesNotFit` before anything is compacted for what never fits."""
@@ -264,9 +274,9 @@ class Chat:
         """Answers, and runs the calls that it asks for, until there are none, there were enough, or they go in circles."""
         most, made, warned = self.wishes.max_steps, list[tuple[str, str]](), False
         for step in range(1, most + 1):
-            self._beside = steps.nudge(step - 1, most)
+            self._nudges.steps = steps.nudge(step - 1, most)
             if warned and not made:
-                self._beside = f"{self._beside}\n\n{steps.CIRCLES}".strip()
+                self._nudges.steps = f"{self._nudges.steps}\n\n{steps.CIRCLES}".strip()
             await self._answer(used)
             if not (calls := self.session.pending):
                 return
@@ -405,34 +415,6 @@ class Chat:
             f"and takes a prompt of {budget.max_prompt:,}: shorten it, or {step}"
         )
 
-    def _nudge(self, used: Count) -> str:
-        """What this request says beside the conversation; nothing where that would take what is kept for the reply."""
-        room, said = self.engine.budget.max_prompt - _FEW - used.upper, list[str]()
-        for part in filter(None, (self._recovered, self._of_the_window(used), self._beside)):
-            takes = self.meter.text(f"{part}\n\n").upper
-            if takes <= room:
-                said.append(part)
-                room -= takes
-        return "\n\n".join(said)
-
-    def _of_the_window(self, used: Count) -> str:
-        """What a model with tools is told of its window: that it was compacted, or how full it is."""
-        budget, policy = self.engine.budget, self.engine.policy
-        if not self.meter.tools or not policy.rungs:
-            return ""
-        critical = min(CRITICAL, budget.prompt / budget.window)
-        if self.engine.compacted:
-            return resumed(used.tokens, budget.window, self.session.history, critical=critical)
-        return pressure(used.tokens, budget.window, policy.compact, warning=policy.warn, critical=critical)
-
-    def _weight(self, nudge: str) -> Count:
-        return self.meter.text(nudge) if nudge else Count(0, 0, "")
-
-    def _told(self, nudge: str) -> None:
-        """Notes that a request with this nudge was answered: what it said is not said again."""
-        self._recovered = "" if self._recovered in nudge else self._recovered
-        self.engine.compacted = False
-
     def _request(self, used: Count, nudge: str) -> Request:
         messages, budget = outgoing(self.session.history, nudge=nudge), self.engine.budget
         room = budget.reply(used.upper, self.wishes.max_tokens or max(budget.window // _REPLY_SHARE, 1))
@@ -448,8 +430,8 @@ class Chat:
 
     async def _reply(self, used: Count, *, again: bool) -> Sight:
         """One request and its reply, which is taken back where it is to be asked `again`: not all was seen, or perhaps not."""
-        nudge = self._nudge(used)
-        beside = self._weight(nudge)
+        nudge = self._nudges.due(used, self.engine.budget.max_prompt - _FEW - used.upper)
+        beside = self._nudges.weight(nudge)
         used = used.plus(beside)
         request = self._request(used, nudge)
         through = self.session.history.last_seq
@@ -468,7 +450,7 @@ class Chat:
         if seen is not Sight.WHOLE and again:
             self._withdraw(kept)
             return seen
-        self._told(nudge)
+        self._nudges.told(nudge)
         if end.usage.completion and not thought and not end.calls and seen is Sight.WHOLE:
             self.meter.replied("".join(said), end.usage.completion, kept.seq)
         if end.called_tools and not end.calls:
@@ -497,7 +479,7 @@ class Chat:
 
     async def _stream(self, request: Request, said: list[str], thought: list[str]) -> Finished:
         """The end of a reply; waits for a model that is loading, but never repeats a stream that has begun."""
-        async for attempt in while_loading(self.runtime.url, self._emit):
+        async for attempt in while_loading(self.runtime.url, self._emit, away_seconds=AWAY_SECONDS):
             with attempt:
                 deltas = length = 0
                 try:
@@ -537,14 +519,14 @@ class Chat:
         return self.session.add(message, complete=complete, sync=True)
 
 
-_MOST_RECOVERED = 2_000
-"""The tokens of what a resumed run reads first (seed)."""
-
 _CALL_TOKENS = 64
 """What a call takes beside its name and arguments: the least of a result, and the words of the template around both."""
 
 _MOST_OFF = 4
 """How many times what we thought a refused prompt may be, to be learned from."""
+
+_MUCH = 0.25
+"""The share of a window that is worth a word where system prompt and tools take it."""
 
 _REPLY_SHARE = 4
 """Without a limit of the user's, a reply may take a quarter of the window: small models can go on for ever."""

@@ -83,6 +83,11 @@ async def open_chat(
         known = model.digest or model.template
         who = model.digest or f"{model.id} {model.model_bytes} {'' if known else runtime.url}"
         learned = _Learned(counter, f"{runtime.kind} {version} {who} {model.template}")
+        if given.think is not None:
+            runtime.thinks = given.think == "on"
+            if not runtime.steers_thinking:
+                text = f"{runtime.kind} has no known way to turn thinking {given.think}: the model decides"
+                emit(Notice("think", text))
         rules, unfit = policy(given)
         for said in unfit:
             emit(Notice("threshold", said))
@@ -111,6 +116,7 @@ async def open_chat(
         ]
         if _offers_tools(given, model) and _have_room(chat, own, emit, asked=given.tools is not None):
             chat.offer(own)
+        chat.preflight()
         try:
             yield chat
         finally:
