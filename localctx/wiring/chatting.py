@@ -69,8 +69,12 @@ async def connect(
     emit: Callable[[Event], None] = lambda _event: None, *, ephemeral: bool = True, **flags: object
 ) -> AsyncIterator[Chat]:
     """A chat with the model that `flags` name (as the settings are called), told to `emit` as it happens."""
-    async with open_chat(settings(flags), journal(ephemeral=ephemeral), emit, lambda _done, _total: None) as chat:
-        yield chat
+    kept = journal(ephemeral=ephemeral)
+    try:
+        async with open_chat(settings(flags), kept, emit, lambda _done, _total: None) as chat:
+            yield chat
+    finally:
+        kept.leave()
 
 
 @asynccontextmanager
