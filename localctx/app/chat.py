@@ -9,21 +9,19 @@ from typing import TYPE_CHECKING
 
 from localctx.app.calls import Caller
 from localctx.app.compaction import Engine
+from localctx.app.exchange import Exchange
 from localctx.app.meter import Meter
 from localctx.app.nudging import Nudges
-from localctx.app.patience import while_loading
 from localctx.app.session import Session
 from localctx.app.tools.toolbox import Toolbox
 from localctx.app.trust import Trust
 from localctx.core import steps
-from localctx.core.accounting import Count, Sight, Usage, head, plausible, runs_on
+from localctx.core.accounting import Count, Sight, head, plausible
+from localctx.core.advice import crowded, not_as_wished, too_long
 from localctx.core.cost import silence_within
 from localctx.core.events import (
     Notice,
-    Prefilling,
     RequestSent,
-    Text,
-    Thinking,
     TurnEnded,
     UsageReported,
     WindowProbed,
@@ -34,9 +32,9 @@ from localctx.core.messages import History, ToolResult, Turn, plain
 from localctx.core.outgoing import defects, outgoing
 from localctx.core.results import RESULTS_SHARE
 from localctx.core.transcript import called, read, words
-from localctx.core.window import Budget, EffectiveWindow, ModelReport, Source, assume
-from localctx.errors import DoesNotFit, LocalctxError, Misuse, PromptRefused, ServerFailed, ServerLoading, ToolsRefused
-from localctx.ports import Delta, Finished, Prefilled, Request
+from localctx.core.window import Budget, EffectiveWindow, ModelReport, assume
+from localctx.errors import DoesNotFit, LocalctxError, Misuse, PromptRefused, ServerFailed, ToolsRefused
+from localctx.ports import Finished, Request
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -59,10 +57,6 @@ _FEW = 64
 
 MOST_STEPS = 50
 """How often a turn may call tools where nobody says it: enough for work, and an end for a model that goes in circles."""
-
-
-AWAY_SECONDS = 30.0
-"""How long a server that was there is waited for, as while it restarts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,23 +119,8 @@ class Chat:
         emit = self._emit
         emit(WindowProbed(self.window, runtime.kind, runtime.url, report.id))
         self.session.note("window", tokens=self.window.tokens, confidence=self.window.confidence, model=report.id)
-        for pin in (each for each in self.window.readings if each.source is Source.PINNED):
-            if self.window.tokens is not None and pin.tokens > self.window.tokens:
-                emit(
-                    Notice(
-                        "pin-not-met",
-                        f"{pin.tokens:,} tokens were asked for ({pin.where}); {self.window.tokens:,} are to be had",
-                    )
-                )
-        for advice in (each for each in report.warnings if each.code != "no-tools"):
-            emit(Notice(advice.code, f"{advice.text}; {advice.fix}"))
-        if self.window.decided_by and self.window.decided_by.source is Source.ASSUMED:
-            emit(
-                Notice(
-                    "assumed",
-                    f"nobody states the window of {report.id}: assuming {self.window.tokens:,} tokens; pass --num-ctx to say it",
-                )
-            )
+        for notice in not_as_wished(self.window, report):
+            emit(notice)
 
     def _begin_with(self, system: str) -> None:
         """Says the system's words, unless this goes on with a session that has its own."""
@@ -166,14 +145,10 @@ class Chat:
 
     def preflight(self) -> None:
         """Says what is taken before anything is said, where that is much of the window, and what could be left out."""
-        history, window = History(system=self.session.history.system), self.engine.budget.window
+        system = history_size(History(system=self.session.history.system), self.meter.size)
         schemas = sum(self._caller.tools.sizes(self.meter.size).values())
-        words = history_size(history, self.meter.size)
-        if words + schemas > window * _MUCH:
-            parts = f"the system prompt ({words:,}) and {len(self.meter.tools)} tools ({schemas:,})"
-            text = f"{parts} take {words + schemas:,} of {window:,} tokens before anything is said"
-            step = "a shorter --system" if words > schemas else "--tools none, or fewer of them"
-            self._emit(Notice("preflight", f"{text}; {step} leaves more room"))
+        if notice := crowded(system, len(self.meter.tools), schemas, self.engine.budget.window):
+            self._emit(notice)
 
     def fit(self, text: str) -> str:
         """As much of the beginning of a text as one result may take."""
@@ -405,15 +380,7 @@ class Chat:
             raise self._too_long(count)
 
     def _too_long(self, used: Count) -> DoesNotFit:
-        decided, budget, ceiling = self.window.decided_by, self.engine.budget, self.window.ceiling
-        limited = ceiling is not None and ceiling == budget.window
-        where = "--max-context" if limited else decided.where if decided else "nobody says it"
-        step = "raise --max-context" if limited else "serve a larger window (--num-ctx, or the server's -c)"
-        step += ", or pass --tools none" if self.meter.tools else ""
-        return DoesNotFit(
-            f"the request needs {used.tokens:,} tokens ({used.how}), the window is {budget.window:,} ({where}) "
-            f"and takes a prompt of {budget.max_prompt:,}: shorten it, or {step}"
-        )
+        return DoesNotFit(too_long(used, self.engine.budget, self.window, tools=bool(self.meter.tools)))
 
     def _request(self, used: Count, nudge: str) -> Request:
         messages, budget = outgoing(self.session.history, nudge=nudge), self.engine.budget
@@ -436,23 +403,23 @@ class Chat:
         request = self._request(used, nudge)
         through = self.session.history.last_seq
         self._emit(RequestSent(used.tokens, *self._trust.reads(request, used.tokens)))
-        said, thought = list[str](), list[str]()
+        exchange = Exchange(self.runtime, self._emit)
         try:
-            end = await self._stream(request, said, thought)
+            end = await exchange.end(request)
         except BaseException as error:
-            if said or thought:
-                self._keep(said, thought, (), complete=False)
+            if exchange.said or exchange.thought:
+                self._keep(exchange, (), complete=False)
                 if isinstance(error, PromptRefused):
                     raise ServerFailed(f"{error} (in the middle of its reply, which is kept)") from error
             raise
-        kept = self._keep(said, thought, self._few_enough(end.calls), complete=True)
+        kept = self._keep(exchange, self._few_enough(end.calls), complete=True)
         seen = await self._trust.judge(request, used, end, through, beside.tokens, again=again)
         if seen is not Sight.WHOLE and again:
             self._withdraw(kept)
             return seen
         self._nudges.told(nudge)
-        if end.usage.completion and not thought and not end.calls and seen is Sight.WHOLE:
-            self.meter.replied("".join(said), end.usage.completion, kept.seq)
+        if end.usage.completion and not exchange.thought and not end.calls and seen is Sight.WHOLE:
+            self.meter.replied(exchange.said, end.usage.completion, kept.seq)
         if end.called_tools and not end.calls:
             self._emit(
                 Notice("calls-unread", "the model tried to call a tool in a form that cannot be read; ask again")
@@ -477,43 +444,10 @@ class Chat:
             self._emit(Notice("calls-left-out", text))
         return calls[: max(most, 1)]
 
-    async def _stream(self, request: Request, said: list[str], thought: list[str]) -> Finished:
-        """The end of a reply; waits for a model that is loading, but never repeats a stream that has begun."""
-        async for attempt in while_loading(self.runtime.url, self._emit, away_seconds=AWAY_SECONDS):
-            with attempt:
-                deltas = length = 0
-                try:
-                    async with aclosing(self.runtime.chat(request)) as pieces:
-                        async for piece in pieces:
-                            if isinstance(piece, Finished):
-                                end = piece
-                                continue
-                            self._pass_on(piece, said, thought)
-                            if isinstance(piece, Delta):
-                                deltas, length = deltas + 1, length + len(piece.text) + len(piece.thinking)
-                            if runs_on(deltas, length, request.max_tokens):
-                                return Finished("length", Usage())
-                except ServerLoading as error:
-                    if said or thought:
-                        raise ServerFailed(f"{error} (in the middle of its reply, which is kept)") from error
-                    raise
-        return end
-
-    def _pass_on(self, piece: Delta | Prefilled, said: list[str], thought: list[str]) -> None:
-        if isinstance(piece, Prefilled):
-            self._emit(Prefilling(piece.done, piece.total, piece.cached))
-            return
-        if piece.thinking:
-            thought.append(piece.thinking)
-            self._emit(Thinking(piece.thinking))
-        if piece.text:
-            said.append(piece.text)
-            self._emit(Text(piece.text))
-
-    def _keep(self, said: list[str], thought: list[str], calls: Sequence[ToolCall], *, complete: bool) -> Entry:
-        message: dict[str, object] = {"role": "assistant", "content": "".join(said)}
-        if thought:
-            message["reasoning_content"] = "".join(thought)
+    def _keep(self, exchange: Exchange, calls: Sequence[ToolCall], *, complete: bool) -> Entry:
+        message: dict[str, object] = {"role": "assistant", "content": exchange.said}
+        if exchange.thought:
+            message["reasoning_content"] = exchange.thought
         if calls:
             message["tool_calls"] = [called(call) for call in calls]
         return self.session.add(message, complete=complete, sync=True)
@@ -524,9 +458,6 @@ _CALL_TOKENS = 64
 
 _MOST_OFF = 4
 """How many times what we thought a refused prompt may be, to be learned from."""
-
-_MUCH = 0.25
-"""The share of a window that is worth a word where system prompt and tools take it."""
 
 _REPLY_SHARE = 4
 """Without a limit of the user's, a reply may take a quarter of the window: small models can go on for ever."""
