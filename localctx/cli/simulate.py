@@ -65,6 +65,7 @@ def _window(tokens: int) -> int:
 
 
 _NUMBER = re.compile(r"([0-9]{1,9}(?:\.[0-9]{0,20})?|\.[0-9]{1,20}) ?(%?)")
+_SHOWN = 40
 
 
 def _share(text: str) -> float | None:
@@ -75,7 +76,7 @@ def _share(text: str) -> float | None:
     number = float(matched[1]) if matched else 0.0
     share = number / 100 if matched and (matched[2] or number > 1) else number
     if not 0 < share <= 1:
-        shown = textwrap.shorten(text, 40, placeholder="...")
+        shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
         raise Misuse(
             f"--threshold {shown!r} is no share of the window above 0 and up to 100%; pass one like 92%, 92 or 0.92, or none"
         )
