@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from localctx.core.lesson import Appended, Compacted, Mark, Plan, next_boot, replay
+from localctx.core.lesson import Compacted, Mark, Plan, next_boot, replay
 from localctx.core.lesson_script import FACTS, GOES_ON, LABELS, POLICIES, READ_AGAIN, RECORDED, RULE, TASK, title
 
 if TYPE_CHECKING:
@@ -110,8 +110,8 @@ def tell(plan: Plan) -> Story:
     if not any(isinstance(event, Compacted) for event in events):
         events = replay(plan, [*TASK, *GOES_ON])
     telling = _Telling(plan)
-    for number, event in enumerate(events):
-        telling.take(event, events[number + 1 : number + 2])
+    for event, after in zip(events, [*events[1:], None], strict=True):
+        telling.take(event, after)
     telling.ask("todo", "Was there a TODO about unicode in that file?")
     telling.ask("rule", "Install date-fns.", "date-fns")
     first = telling.known()
@@ -122,9 +122,10 @@ def tell(plan: Plan) -> Story:
     return telling.story(first)
 
 
-def compared(limit: int) -> dict[str, Story]:
-    """The lesson's policies in a window of `limit` tokens."""
-    return {name: tell(replace(plan, limit=limit)) for name, plan in POLICIES.items()}
+def compared(story: Story) -> dict[str, Story]:
+    """The lesson's policies in the window of a story; and that story as `this run`, if it is none of them."""
+    stories = {name: tell(replace(plan, limit=story.plan.limit)) for name, plan in POLICIES.items()}
+    return stories if story in stories.values() else {**stories, "this run": story}
 
 
 @dataclass(slots=True)
@@ -148,8 +149,8 @@ class _Telling:
     steps: list[Step] = field(default_factory=list)
     dead: bool = False
 
-    def take(self, event: Event, after: Sequence[Event]) -> None:
-        """One event of the first session; `after` is the next one, if there is one."""
+    def take(self, event: Event, after: Event | None) -> None:
+        """One event of the first session, and the one after it."""
         match event:
             case Mark("boot", total):
                 self._boot(total)
@@ -158,10 +159,10 @@ class _Telling:
                 self._add("memory_write", f"MEMORY.md gets a line: {RULE}", _UNMOVED)
             case Mark():
                 self._reject(event.total)
-            case Appended(msg, tokens, _):
-                self._arrive(msg, tokens, compacts=any(isinstance(each, Compacted) for each in after))
             case Compacted():
                 self._compact(event)
+            case _:
+                self._arrive(event.msg, event.tokens, compacts=isinstance(after, Compacted))
 
     def _boot(self, total: int, *remarks: str) -> None:
         copy = total - self.plan.system
@@ -284,6 +285,7 @@ class _Telling:
 
 _HEAD = ("system", "memory")
 _BEYOND = "The lesson's own run stops at the rejection; this is what its rules make of the next session."
+_WITHOUT, _WITH_SUMMARY = "The head and the newest messages", "The head, the summary and the newest two"
 _UNMOVED = "The meter does not move: the copy on the desk is as it was when the session began."
 
 
@@ -322,7 +324,9 @@ def _said(recorded: Recording) -> str:
         ", ".join(text for fact, (text, _) in FACTS.items() if fact in facts)
         for facts in (recorded.kept, recorded.dropped)
     )
-    return f"Recorded in the lesson, not computed: it kept {kept}." + (f" It dropped {dropped}." if dropped else "")
+    return f"Recorded in the lesson's run, not computed: it kept {kept}." + (
+        f" It dropped {dropped}." if dropped else ""
+    )
 
 
 def _rejected_remarks(plan: Plan, desk: Sequence[_Sheet]) -> Iterator[str]:
@@ -333,7 +337,8 @@ def _rejected_remarks(plan: Plan, desk: Sequence[_Sheet]) -> Iterator[str]:
     elif largest.tokens > plan.limit:
         yield f"{title(largest.name)} alone ({largest.tokens:,}) is more than the window: no compaction helps."
     elif plan.gate is not None:
-        yield "The head, the newest two and the summary are more than the window, and no compaction may take them."
+        summary = any(sheet.name.startswith("summary") for sheet in desk)
+        yield f"{_WITH_SUMMARY if summary else _WITHOUT} are more than the window: no compaction frees enough."
 
 
 def _answer(outcome: Outcome, where: Sequence[str], package: str) -> str:

@@ -8,6 +8,7 @@ import re
 import shutil
 import stat
 import subprocess
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,6 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from localctx.cli import simulate
 from localctx.cli.app import app
 from localctx.core.lesson import Plan
 from localctx.core.lesson_story import Story, tell
@@ -59,7 +59,7 @@ def test_without_options_the_lesson_s_default_is_told_step_by_step() -> None:
     figures = re.findall(r"^ ?\d+ .*? ([+-][\d,]+ +[\d,]+ +[\d.]+%)", shown, re.MULTILINE)
     assert [" ".join(each.split()) for each in figures][8:10] == ["+22,100 47,900 95.8%", "-20,700 27,200 54.4%"]
     assert "Over the gate of 46,000: compact before the next request." in shown
-    assert "Recorded in the lesson, not computed" in shown
+    assert "Recorded in the lesson's run, not computed" in shown
 
 
 def test_the_policies_are_compared_and_this_run_is_marked() -> None:
@@ -274,7 +274,7 @@ def test_its_policy_lets_its_own_script_and_style_run_and_nothing_else(page: Pat
 def test_the_page_holds_what_the_json_says(page: Path) -> None:
     data = embedded(page)
     said = document("--threshold", "85%")
-    shared = {name: data[name] for name in ("schema", "recorded", "comparison")}
+    shared = {name: data[name] for name in ("recorded", "comparison")}
     assert data["stories"][data["chosen"]] | shared == said
 
 
@@ -316,6 +316,13 @@ def test_the_page_is_told_of_on_stderr_and_private(localctx: Run, tmp_path: Path
     assert stat.S_IMODE((tmp_path / "new.html").stat().st_mode) == 0o600
 
 
+def test_a_reader_that_has_seen_enough_still_gets_the_page(environment: dict[str, str], tmp_path: Path) -> None:
+    command = f"{sys.executable} -m localctx simulate --html {tmp_path / 'new.html'} | head -n 1"
+    done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, env=environment, check=True)
+    assert done.stdout.startswith("A window of")
+    assert (tmp_path / "new.html").read_text(encoding="utf-8").endswith("</html>\n")
+
+
 def test_a_file_that_is_there_stays_as_it_is(page: Path) -> None:
     before = page.read_bytes()
     assert (
@@ -342,7 +349,7 @@ def test_a_file_that_cannot_be_made_is_refused_before_anything_is_said(name: str
 @pytest.mark.skipif(os.geteuid() == 0, reason="for root nothing is read-only")
 def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
-    assert "no folder that you can write" in refused("--html", str(tmp_path / "page.html"))
+    assert "name a file in a folder that you can write" in refused("--html", str(tmp_path / "page.html"))
 
 
 # --- the page's script ------------------------------------------------------------------------------------------------
@@ -394,7 +401,3 @@ def test_the_script_s_buttons_choose_and_play(page: Path) -> None:
     assert shown["unmoved"]["steps"] == expected(tell(Plan(gate=None)))
     assert shown["played"] == {"playing": "Pause", "after": "Play", "place": "Session 2, step 19 of 19"}
     assert shown["back"] == "Session 2, step 18 of 19"
-
-
-def test_the_template_is_read_from_the_package() -> None:
-    assert Path(simulate.__file__).with_name("simulate.html").exists()

@@ -83,7 +83,7 @@ def test_the_lifetimes_are_told_with_what_had_them() -> None:
 
 def test_a_recording_is_told_as_one() -> None:
     (said,) = only(tell(Plan()), "compact").remarks
-    assert said.startswith("Recorded in the lesson, not computed: it kept the pnpm rule, the bug")
+    assert said.startswith("Recorded in the lesson's run, not computed: it kept the pnpm rule, the bug")
     assert said.endswith("It dropped the guard MAX_DEPTH, the unicode TODO.")
 
 
@@ -111,8 +111,13 @@ def test_what_stays_can_be_more_than_the_window_though_no_message_is() -> None:
     assert step.total == 24_100
     assert (
         step.remarks[-1]
-        == "The head, the newest two and the summary are more than the window, and no compaction may take them."
+        == "The head, the summary and the newest two are more than the window: no compaction frees enough."
     )
+
+
+def test_messages_too_new_to_be_swept_can_be_more_than_the_window() -> None:
+    step = next(step for step in tell(Plan(limit=5_000)).steps if step.event == "rejected")
+    assert (step.total, step.remarks[-1].startswith("The head and the newest messages are more")) == (5_300, True)
 
 
 def test_a_summary_larger_than_what_it_replaces_is_called_no_progress() -> None:
@@ -148,7 +153,7 @@ def test_a_large_window_keeps_everything_until_the_session_ends() -> None:
 
 
 def test_the_policies_are_compared_in_one_window() -> None:
-    stories = compared(50_000)
+    stories = compared(tell(Plan()))
     assert [(story.peak, story.trips, story.left) for story in stories.values()] == [
         (53_500, 0, 53_500),
         (46_900, 1, 26_200),
@@ -156,6 +161,12 @@ def test_the_policies_are_compared_in_one_window() -> None:
         (47_100, 2, 27_200),
         (46_900, 1, 26_200),
     ]
+
+
+def test_a_run_that_is_none_of_the_policies_is_compared_with_them() -> None:
+    story = tell(Plan(gate=0.7, limit=60_000))
+    assert compared(story)["this run"] == story
+    assert {each.plan.limit for each in compared(story).values()} == {60_000}
 
 
 # --- whatever the window and the gate --------------------------------------------------------------------------------
