@@ -28,9 +28,11 @@ def lines(story: Story, columns: int) -> Iterator[str]:
 
 
 def _heading(plan: Plan) -> str:
-    gate = "never compacted" if plan.gate is None else f"compacted above {_per_cent(plan.gate)} ({plan.gate_tokens:,})"
-    memory = "with" if plan.memory else "without"
-    return f"A window of {plan.limit:,} tokens, {gate}, {memory} a memory file. The tokens are the lesson's; none is counted."
+    gate = (
+        f"gate at {_per_cent(plan.gate)}: compact above {plan.gate_tokens:,}" if plan.gate else "no gate: never compact"
+    )
+    memory = "a memory file" if plan.memory else "no memory file"
+    return f"A window of {plan.limit:,} tokens; {gate}; {memory}. The tokens are the lesson's; none is counted."
 
 
 def _step(step: Step, width: int) -> Iterator[str]:

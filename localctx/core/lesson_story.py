@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Lifetime", "Outcome", "Probe", "Step", "Story", "Survival", "compared", "tell"]
 
 Outcome: TypeAlias = Literal["found", "lost", "unknown", "unanswered", "unseen"]
-"""`unknown`: a summary stands for it, and nobody recorded what that one keeps. `unseen`: it never came up."""
+"""`unknown`: a summary stands for it, and the lesson does not say what that one keeps. `unseen`: it never came up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,7 +316,11 @@ def _compact_remarks(trip: Compacted, desk: Sequence[_Sheet]) -> Iterator[str]:
         again = trip.summary + desk[-len(trip.kept)].tokens
         yield f"Still over the gate of {trip.gate:,}: the next message trips it again, for {again:,} tokens to sweep."
     recorded = RECORDED.get(trip.slice)
-    yield _said(recorded) if recorded else "What it keeps no arithmetic says, and the lesson has no recording of it."
+    yield (
+        _said(recorded)
+        if recorded
+        else "What a summary of these keeps is told neither by arithmetic nor by the lesson."
+    )
 
 
 def _said(recorded: Recording) -> str:
@@ -348,7 +352,7 @@ def _answer(outcome: Outcome, where: Sequence[str], package: str) -> str:
         case "found":
             return f"Found, in {_listed(where)}" + (f": pnpm add {package}." if package else ".")
         case "unknown":
-            return f"Nobody knows: {_listed(where)} may hold it, and no recording says so."
+            return f"Nobody knows: {_listed(where)} may hold it or not."
         case _:
             return f"Not found: npm install {package}, which the user had forbidden." if package else "Not found."
 

@@ -66,7 +66,7 @@ function shown() {
 }
 
 function walk() {
-  press("Home");
+  $("reset").fire("click");
   const steps = [];
   for (let step = 0; step <= Number($("position").max); step++) {
     run();
@@ -89,8 +89,8 @@ for (let gate = 0; gate <= Number($("gate").max); gate++) {
 }
 $("policies").children[0].fire("click");
 const unmoved = walk();
-press("Home");
-press(" ");
+$("reset").fire("click");
+$("play").fire("click");
 const playing = $("play").textContent;
 run();
 const played = { playing, after: $("play").textContent, place: $("place").textContent };

@@ -55,7 +55,7 @@ def refused(*args: str) -> str:
 
 def test_without_options_the_lesson_s_default_is_told_step_by_step() -> None:
     shown = table()
-    assert "A window of 50,000 tokens, compacted above 92% (46,000), with a memory file." in shown
+    assert "A window of 50,000 tokens; gate at 92%: compact above 46,000; a memory file." in shown
     figures = re.findall(r"^ ?\d+ .*? ([+-][\d,]+ +[\d,]+ +[\d.]+%)", shown, re.MULTILINE)
     assert [" ".join(each.split()) for each in figures][8:10] == ["+22,100 47,900 95.8%", "-20,700 27,200 54.4%"]
     assert "Over the gate of 46,000: compact before the next request." in shown
