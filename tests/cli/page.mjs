@@ -55,13 +55,15 @@ globalThis.clearTimeout = (number) => { if (number) timers[number - 1] = null; }
 const press = (key) => keys.keydown({ key, target: new Element("body"), preventDefault() {} });
 const run = () => { while (timers.length) { const due = timers.splice(0).filter(Boolean); due.forEach((each) => each()); } };
 
+const marked = (name) => $("desk").children.filter((paper) => paper.classList.contains(name)).map((paper) => paper.dataset.name);
+
 function shown() {
   return {
     place: $("place").textContent, text: $("text").textContent, total: $("total").textContent,
     remarks: $("remarks").children.map((each) => each.textContent),
     desk: $("desk").children.map((paper) => [paper.dataset.name, paper.children[1].textContent]),
     file: $("file").children.map((each) => each.textContent),
-    found: $("desk").children.filter((paper) => paper.classList.contains("found")).map((paper) => paper.dataset.name),
+    found: marked("found"),
   };
 }
 
@@ -69,8 +71,9 @@ function walk() {
   $("reset").fire("click");
   const steps = [];
   for (let step = 0; step <= Number($("position").max); step++) {
+    const taken = marked("taken");
     run();
-    steps.push(shown());
+    steps.push({ ...shown(), taken });
     press("ArrowRight");
   }
   return { gate: $("gate-said").textContent, memory: $("memory").checked, transcript: $("transcript").children.length, steps };

@@ -239,6 +239,7 @@ def page(tmp_path: Path) -> Path:
 
 def embedded(page: Path) -> dict[str, Any]:
     parsed = Page(page.read_text(encoding="utf-8"))
+    assert not set("<>&") & set(parsed.texts["script"][0]), "nothing in it can end the script"
     loaded: dict[str, Any] = json.loads(parsed.texts["script"][0])
     return loaded
 
@@ -366,7 +367,8 @@ def played(page: Path, *how: str) -> dict[str, Any]:
     return loaded
 
 
-def expected(story: Story) -> list[dict[str, Any]]:
+def expected(story: Story, *, moves: bool = True) -> list[dict[str, Any]]:
+    """What is shown of each step; where things may move, what a compaction takes is marked before it goes."""
     window = story.plan.limit
     older = ["older notes"] if story.plan.memory else []
     return [
@@ -378,6 +380,7 @@ def expected(story: Story) -> list[dict[str, Any]]:
             "desk": [[name, f"{tokens:,}"] for name, tokens in step.desk.items()],
             "file": [*older, *step.file],
             "found": list(step.probe.where) if step.probe and step.probe.outcome == "found" else [],
+            "taken": list(step.compaction.slice) if step.compaction and moves else [],
         }
         for step in story.steps
     ]
@@ -386,11 +389,11 @@ def expected(story: Story) -> list[dict[str, Any]]:
 @needs_node
 @pytest.mark.parametrize("how", [(), ("still",)])
 def test_the_script_shows_each_step_of_each_setting_as_the_core_tells_it(page: Path, how: tuple[str, ...]) -> None:
-    shown = played(page, *how)
-    assert shown["first"]["steps"] == expected(tell(Plan(gate=0.85)))
+    shown, moves = played(page, *how), not how
+    assert shown["first"]["steps"] == expected(tell(Plan(gate=0.85)), moves=moves)
     assert shown["first"]["gate"] == "85%: 42,500 tokens"
     stories = [tell(Plan(gate=each["threshold"], memory=each["memory"])) for each in embedded(page)["stories"]]
-    assert [walk["steps"] for walk in shown["all"]] == [expected(story) for story in stories]
+    assert [walk["steps"] for walk in shown["all"]] == [expected(story, moves=moves) for story in stories]
     assert [walk["transcript"] for walk in shown["all"]] == [len(story.steps) for story in stories]
 
 
