@@ -29,7 +29,9 @@ def lines(story: Story, columns: int) -> Iterator[str]:
 
 def _heading(plan: Plan) -> str:
     gate = (
-        f"gate at {_per_cent(plan.gate)}: compact above {plan.gate_tokens:,}" if plan.gate else "no gate: never compact"
+        f"gate at {plan.gate * 100:.10g}%: compact above {plan.gate_tokens:,}"
+        if plan.gate
+        else "no gate: never compact"
     )
     memory = "a memory file" if plan.memory else "no memory file"
     return f"A window of {plan.limit:,} tokens; {gate}; {memory}. The tokens are the lesson's; none is counted."
@@ -38,7 +40,7 @@ def _heading(plan: Plan) -> str:
 def _step(step: Step, width: int) -> Iterator[str]:
     """A step: its text beside its figures or, in a narrow terminal, above them; and under it what is to be said of it."""
     changed = "" if step.probe else f"{step.tokens:+,}"
-    figures = f"{changed:>8}{step.total:>8,}{_per_cent(step.pressure):>9} {_bar(step.pressure)}"
+    figures = f"{changed:>8}{step.total:>8,}{step.pressure:>9.1%} {_bar(step.pressure)}"
     column = width if width < _WIDE else width - len(figures) - 1
     first, *rest = _wrapped(step.text, column, f"{step.step:>2} ", "   ")
     yield first if width < _WIDE else f"{first:<{column}} {figures}"
@@ -59,10 +61,6 @@ _CELLS = 10
 def _bar(pressure: float) -> str:
     filled = min(int(pressure * _CELLS), _CELLS)
     return "#" * filled + "." * (_CELLS - filled)
-
-
-def _per_cent(share: float) -> str:
-    return f"{share * 100:,.4g}%" if share < 1 else f"{share * 100:,.0f}%"
 
 
 def _survival(story: Story, width: int) -> list[str]:

@@ -188,7 +188,9 @@ class _Telling:
         at = self.desk.index(taken[0])
         summary = _summary(f"summary{self._trips() + 1}", trip, taken)
         self.desk[at : at + len(taken)] = [summary]
-        self._add("compact", _swept(trip, summary.name), *_compact_remarks(trip, self.desk), compaction=trip)
+        self._add(
+            "compact", _swept(trip, summary.name), *_compact_remarks(trip, self.desk, self.plan.limit), compaction=trip
+        )
 
     def _reject(self, total: int) -> None:
         self.dead = True
@@ -306,13 +308,13 @@ def _swept(trip: Compacted, name: str) -> str:
     return f"Compacted: {taken}. Kept word for word: {_listed(trip.kept)}."
 
 
-def _compact_remarks(trip: Compacted, desk: Sequence[_Sheet]) -> Iterator[str]:
-    """What is to be said of a compaction that left this desk."""
+def _compact_remarks(trip: Compacted, desk: Sequence[_Sheet], limit: int) -> Iterator[str]:
+    """What is to be said of a compaction that left this desk; of one that leaves more than the window the rejection tells."""
     if any(name.startswith("summary") for name in trip.slice):
         yield "A summary of a summary: one more pass that decides what to keep."
     if trip.after >= trip.before:
         yield "No progress: the summary is no smaller than what it stands for. An engine needs a rule against that."
-    if trip.still_over:
+    if trip.still_over and trip.after <= limit:
         again = trip.summary + desk[-len(trip.kept)].tokens
         yield f"Still over the gate of {trip.gate:,}: the next message trips it again, for {again:,} tokens to sweep."
     recorded = RECORDED.get(trip.slice)

@@ -132,6 +132,13 @@ def test_a_gate_that_is_still_passed_says_what_the_next_message_would_sweep() ->
     assert any("for 1,100 tokens to sweep" in remark for remark in last.remarks)
 
 
+def test_of_a_next_message_nothing_is_said_where_the_session_ends() -> None:
+    step = next(step for step in tell(Plan(limit=20_000)).steps if step.compaction)
+    assert step.compaction
+    assert step.compaction.still_over
+    assert not any("next message" in remark for remark in step.remarks)
+
+
 def test_two_messages_over_the_gate_are_too_new_to_be_swept() -> None:
     step = tell(Plan(gate=0.1)).steps[2]
     assert (step.over_gate, step.compaction) == (True, None)
