@@ -28,11 +28,9 @@ def lines(story: Story, columns: int) -> Iterator[str]:
 
 
 def _heading(plan: Plan) -> str:
-    gate = (
-        f"gate at {plan.gate * 100:.10g}%: compact above {plan.gate_tokens:,}"
-        if plan.gate
-        else "no gate: never compact"
-    )
+    gate = "no gate: never compact"
+    if plan.gate is not None:
+        gate = f"gate at {plan.gate * 100:.10g}%: compact above {plan.gate_tokens:,}"
     memory = "a memory file" if plan.memory else "no memory file"
     return f"A window of {plan.limit:,} tokens; {gate}; {memory}. The tokens are the lesson's; none is counted."
 
