@@ -112,7 +112,9 @@ async def _measured(path: Path, window: int) -> dict[str, _Asked]:
         history, seen = chat.session.history, await _counted(server, outgoing(chat.session.history))
         budget = chat.engine.budget
         cap = summary_cap(budget.window)
-        summarizer = Summarizer(server, chat.meter, budget, chat.meter.size, lambda _event: None, cap)
+        summarizer = Summarizer(
+            server, chat.meter, budget, chat.meter.size, lambda _event: None, cap, chat.session.spent
+        )
         found = {"in place": await _summed(server, summarizer, history, await summarizer.in_place(history), seen)}
         if not await chat.engine.compact():
             raise AssertionError("a history of this size can be compacted")

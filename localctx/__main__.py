@@ -1,9 +1,10 @@
-"""The program: runs a command and turns errors into one line and an exit code."""
+"""The program: runs a command and turns errors into one line and an exit code.
+
+It imports next to nothing before it takes Ctrl-C.
+"""
 
 from __future__ import annotations
 
-import contextlib
-import logging
 import os
 import signal
 import sys
@@ -43,7 +44,8 @@ def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.unraisablehook = _lost
-    logging.getLogger("asyncio").disabled = True
+    if logging := sys.modules.get("logging"):
+        logging.getLogger("asyncio").disabled = True
     raise Interrupted
 
 
@@ -56,12 +58,13 @@ def _lost(raised: UnraisableHookArgs) -> None:
 def _leave(text: str, code: int) -> NoReturn:
     """Ends the program at once: a thread that loads a model, or an output that is gone, must not hold it up."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if text:
-        with contextlib.suppress(OSError, ValueError, AttributeError):
-            sys.stderr.write(f"{text}\n")
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError, AttributeError):
+    said = {sys.stdout: "", sys.stderr: f"{text}\n" if text else ""}
+    for stream, last in said.items():
+        try:
+            stream.write(last)
             stream.flush()
+        except (OSError, ValueError, AttributeError):
+            continue
     os._exit(code)
 
 

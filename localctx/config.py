@@ -7,8 +7,11 @@ machine gets no key.
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping  # noqa: TC003  msgspec reads the annotation
+from dataclasses import dataclass, field
+from functools import partial
 from ipaddress import ip_address
 from math import inf
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -20,9 +23,21 @@ from localctx.core.approval import rule
 from localctx.errors import Misuse
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
-__all__ = ["TOOL_SETS", "Settings", "Thresholds", "load", "this_machine"]
+__all__ = [
+    "KEYS",
+    "TOOL_SETS",
+    "Layer",
+    "Settings",
+    "Thresholds",
+    "file_layer",
+    "load",
+    "places",
+    "settled",
+    "this_machine",
+]
 
 FILE = "localctx.toml"
 _MOST_BYTES = 16 * 1024
@@ -38,6 +53,9 @@ _SPELLINGS = {
 Runtime = Literal["llama-server", "ollama", "vllm", "sglang", "lmstudio", "openai", "embedded"]
 """The runtimes that can be named; `openai` is any OpenAI-compatible server."""
 
+
+Think = Literal["on", "off"]
+"""Whether a model that can think before it answers is to; not set leaves it to the model."""
 
 TOOL_SETS = ("session", "read", "write", "command", "web")
 """What a model may be offered to call: what reaches the whole session, what reads and what changes files, commands, the web."""
@@ -60,6 +78,7 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_context_tokens: int | None = None
     max_tokens: int | None = None
     temperature: float | None = None
+    think: Think | None = None
     system: str | None = None
     policy: str | None = None
     patience: float | None = None
@@ -70,6 +89,9 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     api_key_env: str | None = None
     thresholds: Thresholds | None = None
 
+
+KEYS = _File.__struct_fields__
+"""The names of all settings."""
 
 _SIZES = ("num_ctx", "max_context_tokens", "max_tokens", "max_steps")
 _MOST_TOKENS = 2**31 - 1
@@ -98,58 +120,111 @@ class Settings(_File, frozen=True):
         return environment[self.api_key_env]
 
 
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """What one place sets, as it says it. `place` is `user FILE`, `project FILE`, `environment` or `flag`; `lines` are its keys'."""
+
+    place: str
+    table: Mapping[str, object] = field(default_factory=dict)
+    lines: Mapping[str, int] = field(default_factory=dict)
+
+    def origin(self, name: str) -> str:
+        """Where a value comes from, for people: the flag, the variable, or the file with the line of its key."""
+        match self.place:
+            case "flag":
+                return "--" + _FLAGS.get(name, name.replace("_", "-"))
+            case "environment":
+                return f"LOCALCTX_{name.upper()}"
+        spelled = [name, *(other for other, own in _SPELLINGS.items() if own == name)]
+        line = next((self.lines[each] for each in spelled if each in self.lines), None)
+        return self.place if line is None else f"{self.place}:{line}"
+
+
+_FLAGS = {"max_context_tokens": "max-context", "summarizer_model": "summarizer"}
+
+
 def load(flags: Mapping[str, object], *, environment: Mapping[str, str], project: Path, user: Path) -> Settings:
     """The settings that files, environment and flags add up to; a flag that is None was not given.
 
-    Raises `Misuse` with the file, the key and what is wrong.
+    Raises `Misuse` with the file, the line, the key and what is wrong.
     """
-    layers = [
-        (f"user {user / FILE}", _read(user / FILE)),
-        (f"project {project / FILE}", {} if project == user else _project(project / FILE)),
-        ("environment", _environment(environment)),
-        ("flag", {name: value for name, value in flags.items() if value is not None}),
-    ]
+    kept = [read() for read in places(environment=environment, project=project, user=user).values()]
+    return settled([*kept, Layer("flag", {name: value for name, value in flags.items() if value is not None})])
+
+
+def settled(layers: Sequence[Layer]) -> Settings:
+    """What places add up to, the weakest first. Raises `Misuse` with the place, the key and what is wrong."""
     values, origins = dict[str, Any](), dict[str, str]()
-    for place, layer in layers:
-        for name, value in _checked(layer, place).items():
-            values[name], origins[name] = value, _origin(place, name)
+    for layer in layers:
+        for name, value in _checked(layer).items():
+            values[name], origins[name] = value, layer.origin(name)
     return Settings(**values, origins=origins)
 
 
-def _origin(place: str, name: str) -> str:
-    match place:
-        case "flag":
-            return "--" + {"max_context_tokens": "max-context", "summarizer_model": "summarizer"}.get(
-                name, name.replace("_", "-")
-            )
-        case "environment":
-            return f"LOCALCTX_{name.upper()}"
-    return place
+def places(*, environment: Mapping[str, str], project: Path, user: Path) -> dict[str, Callable[[], Layer]]:
+    """What reads each place, by its name, the weakest first. Each raises `Misuse` for what cannot be read, or is no TOML."""
+    own = {} if project == user else {f"project {project / FILE}": partial(_project, project / FILE)}
+    return {
+        f"user {user / FILE}": partial(file_layer, user / FILE),
+        **own,
+        "environment": lambda: Layer("environment", _environment(environment)),
+    }
 
 
-def _read(path: Path) -> dict[str, object]:
+def file_layer(path: Path, kind: str = "user") -> Layer:
+    """What a file sets; nothing where there is none. Raises `Misuse` where it cannot be read, or is no TOML."""
+    text = _read(path)
+    try:
+        return Layer(f"{kind} {path}", tomllib.loads(text), _lines(text))
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise Misuse(f"{path} is no TOML: {error}") from error
+
+
+def _read(path: Path) -> str:
     try:
         with path.open("rb") as file:
             raw = file.read(_MOST_BYTES + 1)
     except (FileNotFoundError, NotADirectoryError):
-        return {}
+        return ""
     except OSError as error:
         raise Misuse(f"cannot read {path} ({error.strerror or error}); make it readable, or remove it") from error
     if len(raw) > _MOST_BYTES:
         raise Misuse(f"{path} is larger than {_MOST_BYTES:,} bytes, which no configuration is; look at what it is")
     try:
-        return tomllib.loads(raw.decode("utf-8-sig"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
         raise Misuse(f"{path} is no TOML: {error}") from error
 
 
-def _project(path: Path) -> dict[str, object]:
-    table = _read(path)
-    if refused := [name for name in ("api_key_env", "tools", "allow") if name in table]:
+_KEY = re.compile(r"""\s*(\[?)\s*["']?([\w-]+)["']?\s*(?:[.=\]]\s*["']?([\w-]+)?)""")
+
+
+_LONG_QUOTE = re.compile(r"\"{3}|'{3}")
+
+
+def _lines(text: str) -> dict[str, int]:
+    """The line on which each key begins, by its name, or by table and name."""
+    found, table, quoted = dict[str, int](), "", False
+    for number, line in enumerate(text.splitlines(), 1):
+        inside, quoted = quoted, quoted ^ (len(_LONG_QUOTE.findall(line)) % 2 == 1)
+        if not inside and (match := _KEY.match(line)):
+            opens, name, below = match.groups()
+            table = name if opens else table
+            path = name if opens else f"{table}.{name}" if table else name
+            found.setdefault(path, number)
+            if below and "." in match[0] and not opens:
+                found.setdefault(f"{path}.{below}", number)
+    return found
+
+
+def _project(path: Path) -> Layer:
+    layer = file_layer(path, "project")
+    if refused := [name for name in ("api_key_env", "tools", "allow") if name in layer.table]:
         raise Misuse(
-            f"{path}: {refused[0]} is not taken from a project's file, which may come from somebody else; set it in your own"
+            f"{layer.origin(refused[0])}: {refused[0]} is not taken from a project's file, which may come from "
+            "somebody else; set it in your own"
         )
-    return table
+    return layer
 
 
 _AS_FLAG = {"max_context_tokens": "LOCALCTX_MAX_CONTEXT"}
@@ -165,26 +240,26 @@ def _environment(environment: Mapping[str, str]) -> dict[str, object]:
     }
 
 
-def _checked(layer: Mapping[str, object], place: str) -> dict[str, object]:
-    named = {_SPELLINGS.get(name, name): value for name, value in layer.items()}
+def _checked(layer: Layer) -> dict[str, Any]:
+    named = {_SPELLINGS.get(name, name): value for name, value in layer.table.items()}
     try:
-        table = msgspec.convert(named, _File, strict=place not in {"environment", "flag"})
+        table = msgspec.convert(named, _File, strict=layer.place not in {"environment", "flag"})
     except msgspec.ValidationError as error:
-        raise Misuse(_explained(str(error), place)) from error
+        raise Misuse(_explained(str(error), layer)) from error
     for name in _SIZES:
         value = getattr(table, name)
         if value is not None and not 0 < value <= _MOST_TOKENS:
-            raise Misuse(f"{_origin(place, name)}: {name} must be above 0 and at most {_MOST_TOKENS:,}, not {value}")
+            raise Misuse(f"{layer.origin(name)}: {name} must be above 0 and at most {_MOST_TOKENS:,}, not {value}")
     for name in ("temperature", "patience"):
         value = getattr(table, name)
         if value is not None and not 0 <= value < inf:
-            raise Misuse(f"{_origin(place, name)}: {name} must be a number from 0 up, not {value}")
+            raise Misuse(f"{layer.origin(name)}: {name} must be a number from 0 up, not {value}")
     try:
         _tool_sets(table.tools or "none")
         for text in table.allow:
             rule(text)
     except ValueError as error:
-        raise Misuse(f"{_origin(place, 'allow' if table.allow else 'tools')}: {error}") from None
+        raise Misuse(f"{layer.origin('allow' if table.allow else 'tools')}: {error}") from None
     return {name: value for name in _File.__struct_fields__ if (value := getattr(table, name)) not in (None, ())}
 
 
@@ -196,18 +271,22 @@ def _tool_sets(text: str) -> frozenset[str]:
     return frozenset((named - {"all", "none"}) | ({*TOOL_SETS} - {"web"} if "all" in named else set()))
 
 
-def _explained(error: str, place: str) -> str:
+def _explained(error: str, layer: Layer) -> str:
     """A decoding error with the place and the key that it is about."""
     text, _, where = error.partition(" - at `$")
     name = where.strip(".`")
     if "unknown field" in text:
         known = Thresholds if name else _File
+        key = text.rpartition("`")[0].rpartition("`")[2]
+        place = layer.origin(f"{name}.{key}" if name else key)
         return f"{place}: {text}{f' in {name}' if name else ''}; known are {', '.join(known.__struct_fields__)}"
-    choices = f"; it is one of {', '.join(get_args(Runtime))}" if name == "runtime" else ""
+    choices = f"; it is one of {', '.join(get_args(_CHOICES[name]))}" if name in _CHOICES else ""
     for raw, plainly in _PLAINLY.items():
         text = text.replace(raw, plainly)
-    return f"{_origin(place, name)}: {name}: {text}{choices}"
+    return f"{layer.origin(name)}: {name}: {text}{choices}"
 
+
+_CHOICES: Mapping[str, Any] = {"runtime": Runtime, "think": Think}
 
 _PLAINLY = {
     "Expected `int | null`": "a whole number is wanted",

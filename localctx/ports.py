@@ -29,6 +29,7 @@ __all__ = [
     "Outcome",
     "Page",
     "Piece",
+    "Prefilled",
     "Prober",
     "Request",
     "Runtime",
@@ -43,8 +44,9 @@ __all__ = [
 class Request:
     """One chat request. `max_tokens` bounds the reply; `tools` are schemas as the OpenAI dialect has them.
 
-    `outline` is the form that the reply should have, where the server can impose it. Without `thinks` the model is to
-    answer at once, where the server lets one say so.
+    `outline` is the form that the reply should have, where the server can impose it. `thinks` is whether the model is to
+    think before it answers, where the server lets one say so; None leaves it to the runtime's own setting. `patience` is how many seconds
+    the server may be silent; None is the adapter's own.
     """
 
     messages: Sequence[WireMessage]
@@ -53,7 +55,8 @@ class Request:
     temperature: float | None = None
     frequency_penalty: float | None = None
     outline: Outline | None = None
-    thinks: bool = True
+    thinks: bool | None = None
+    patience: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,15 @@ class Delta:
 
     text: str = ""
     thinking: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Prefilled:
+    """How far the server is with reading a prompt: tokens `done` of `total`, `cached` of which it had already."""
+
+    done: int
+    total: int
+    cached: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +89,7 @@ class Finished:
     calls: tuple[ToolCall, ...] = ()
 
 
-Piece: TypeAlias = Delta | Finished
+Piece: TypeAlias = Delta | Prefilled | Finished
 
 
 class Counter(Protocol):

@@ -62,8 +62,8 @@ def test_later_places_win_and_each_value_knows_its_own(places: Places) -> None:
     assert given.origins == {
         "model": "--model",
         "num_ctx": "LOCALCTX_NUM_CTX",
-        "max_tokens": f"project {places.project / FILE}",
-        "system": f"user {places.user / FILE}",
+        "max_tokens": f"project {places.project / FILE}:3",
+        "system": f"user {places.user / FILE}:4",
     }
 
 
@@ -91,7 +91,7 @@ def test_later_places_win_and_each_value_knows_its_own(places: Places) -> None:
 def test_every_key_of_a_file(places: Places, file: str, name: str, value: object) -> None:
     given = places.files(user=file).load()
     assert getattr(given, name) == value
-    assert given.origins == {name: f"user {places.user / FILE}"}
+    assert given.origins == {name: f"user {places.user / FILE}:1"}
 
 
 @pytest.mark.parametrize(
@@ -303,3 +303,22 @@ def test_what_counts_asthis_machine_is_what_would_be_called(host: str, other: st
                 with suppress(Misuse):  # not called at all
                     called.add(client(url).base_url.host)
     assert called == {host.strip("[]")}
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "key"),
+    [
+        ('model = "m"\n\nnum_ctx = "many"', 3, "num_ctx"),
+        ('model = "m"\nnumctx = 5', 2, "numctx"),
+        ("[thresholds]\nclear = 0.5\nwarm = 0.7", 3, "warm"),
+        ("\n[thresholds]\nclear = 'x'", 3, "clear"),
+        ('\nthresholds.clear = "x"', 2, "clear"),
+        ('system = """\nnum_ctx = 5\n"""\nnum_ctx = -5', 4, "num_ctx"),
+        ("# num_ctx = 5\n  'num_ctx' = 0", 2, "num_ctx"),
+        ("\n\nmaxContextTokens = 0", 3, "max_context_tokens"),
+    ],
+)
+def test_what_is_wrong_is_named_with_file_line_and_key(places: Places, text: str, line: int, key: str) -> None:
+    said = places.files(user=text).wrong()
+    assert said.startswith(f"user {places.user / FILE}:{line}: ")
+    assert key in said

@@ -48,7 +48,7 @@ def test_the_tree_in_the_docstring_is_the_tree() -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        *("probe", "run", "count", "compact", "fit", "models", "catalog"),
+        *("probe", "run", "count", "compact", "fit", "simulate", "models", "catalog"),
         *("sessions show", "sessions export", "sessions undo", "sessions fork", "work show"),
     ],
 )

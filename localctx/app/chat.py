@@ -5,33 +5,42 @@ from __future__ import annotations
 import asyncio
 import json
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from localctx.app.calls import Caller
 from localctx.app.compaction import Engine
+from localctx.app.exchange import Exchange
 from localctx.app.meter import Meter
-from localctx.app.patience import while_loading
+from localctx.app.nudging import Nudges
 from localctx.app.session import Session
 from localctx.app.tools.toolbox import Toolbox
 from localctx.app.trust import Trust
-from localctx.core.accounting import Count, Sight, Usage, head, plausible, runs_on
-from localctx.core.checkpoint import summary_cap
-from localctx.core.events import Notice, Text, Thinking, TurnEnded, UsageReported, WindowProbed
-from localctx.core.ladder import Rung, fills, least
+from localctx.core import steps
+from localctx.core.accounting import Count, Sight, head, plausible
+from localctx.core.advice import crowded, not_as_wished, too_long
+from localctx.core.cost import silence_within
+from localctx.core.events import (
+    Notice,
+    RequestSent,
+    TurnEnded,
+    UsageReported,
+    WindowProbed,
+)
+from localctx.core.filling import Filling, by_tool, fills
+from localctx.core.ladder import Rung, history_size, least
 from localctx.core.messages import History, ToolResult, Turn, plain
-from localctx.core.nudges import CRITICAL, pressure, resumed
 from localctx.core.outgoing import defects, outgoing
 from localctx.core.results import RESULTS_SHARE
-from localctx.core.transcript import called, read
-from localctx.core.window import Budget, EffectiveWindow, ModelReport, Source, assume
-from localctx.core.work import preamble
-from localctx.errors import DoesNotFit, LocalctxError, Misuse, PromptRefused, ServerFailed, ServerLoading, ToolsRefused
-from localctx.ports import Delta, Finished, Request
+from localctx.core.transcript import called, read, words
+from localctx.core.window import Budget, EffectiveWindow, ModelReport, assume
+from localctx.errors import DoesNotFit, LocalctxError, Misuse, PromptRefused, ServerFailed, ToolsRefused
+from localctx.ports import Finished, Request
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from localctx.core.accounting import Totals
     from localctx.core.calibration import Calibration
     from localctx.core.events import Event
     from localctx.core.journal import Entry
@@ -87,11 +96,12 @@ class Chat:
         """Whether time in which nobody waits may be used (`idle`): nobody else's server, and no battery."""
         self._warmed: list[WireMessage] = []
         self._nudged = ""
+        self._sees = report.sees_images
         budget = Budget.of(assume(report.window).tokens or 0)
         self.engine = Engine(self.session, runtime, self.meter, policy, budget, emit)
         self._trust = Trust(runtime, report, self.engine, emit, self.wishes.max_tokens)
         self._caller = Caller(self.session, self._results_room, self.meter.size, emit)
-        self._recovered = self._recover() if self.session.history.messages() else ""
+        self._nudges = Nudges(self.engine)
         self._introduce(runtime, report)
         self._begin_with(system)
 
@@ -110,21 +120,8 @@ class Chat:
         emit = self._emit
         emit(WindowProbed(self.window, runtime.kind, runtime.url, report.id))
         self.session.note("window", tokens=self.window.tokens, confidence=self.window.confidence, model=report.id)
-        for pin in (each for each in self.window.readings if each.source is Source.PINNED):
-            if self.window.tokens is not None and pin.tokens > self.window.tokens:
-                emit(
-                    Notice(
-                        "pin-not-met",
-                        f"{pin.tokens:,} tokens were asked for ({pin.where}); {self.window.tokens:,} are to be had",
-                    )
-                )
-        if self.window.decided_by and self.window.decided_by.source is Source.ASSUMED:
-            emit(
-                Notice(
-                    "assumed",
-                    f"nobody states the window of {report.id}: assuming {self.window.tokens:,} tokens; pass --num-ctx to say it",
-                )
-            )
+        for notice in not_as_wished(self.window, report):
+            emit(notice)
 
     def _begin_with(self, system: str) -> None:
         """Says the system's words, unless this goes on with a session that has its own."""
@@ -140,11 +137,6 @@ class Chat:
                     "this session keeps the system prompt that it began with; start a new one to change it",
                 )
             )
-
-    def _recover(self) -> str:
-        """What a resumed run reads with its first request: the work state, as claims."""
-        most = min(summary_cap(self.engine.budget.window), _MOST_RECOVERED)
-        return preamble(self.session.history.work, most, self.meter.size)
 
     def offer(self, tools: Sequence[Tool] | Toolbox) -> None:
         """Lets the model call these tools from the next request on."""
@@ -167,6 +159,13 @@ class Chat:
             text = f"offering {names} as well: {self.meter.size(json.dumps(more)):,} tokens more in every request, and the next is read anew from there"
             self._emit(Notice("tools-offered", text))
 
+    def preflight(self) -> None:
+        """Says what is taken before anything is said, where that is much of the window, and what could be left out."""
+        system = history_size(History(system=self.session.history.system), self.meter.size)
+        schemas = sum(self._caller.tools.sizes(self.meter.size).values())
+        if notice := crowded(system, len(self.meter.tools), schemas, self.engine.budget.window):
+            self._emit(notice)
+
     def fit(self, text: str) -> str:
         """As much of the beginning of a text as one result may take."""
         return head(text, self._results_room() * 9 // 10, self.meter.size)
@@ -176,25 +175,44 @@ class Chat:
 
     def undo(self) -> str | None:
         """Takes back the last turn, and a compaction that came of it; what the user had said, None where nothing was."""
+        said = self._undone()
+        return None if said is None else words(said)
+
+    def _undone(self) -> WireMessage | None:
         said = self.session.undo()
         self.meter.void()
         self.engine.restart()
         return said
+
+    async def retry(self) -> str | None:
+        """Takes back the last turn, and asks the same again; what the user had said, None where nothing was."""
+        said = self._undone()
+        if said is None:
+            return None
+        await self._ask(said)
+        return words(said)
 
     def clear_work(self) -> None:
         """Forgets the work state, also in the checkpoint."""
         self.session.work(None)
         self.meter.void()
 
-    async def ask(self, text: str) -> None:
-        """One turn: the user's words, what the ladder has to do, and the model's reply, told to `emit`.
+    async def ask(self, text: str, images: Sequence[str] = ()) -> None:
+        """One turn: the user's words and images (as data URLs), what the ladder has to do, and the model's reply, told to `emit`.
 
-        Raises `DoesNotFit` where the words cannot be made to fit, and what `Runtime.chat` raises; what was said until
-        then is kept as interrupted. Words that do not fit, or are stopped before any answer, are taken back.
+        Raises `DoesNotFit` where the words cannot be made to fit, `Misuse` for images that the model cannot see, and what
+        `Runtime.chat` raises; what was said until then is kept as interrupted. Words that do not fit, or are stopped
+        before any answer, are taken back.
         """
+        if images and self._sees is False:
+            raise Misuse(f"{self.model} cannot see images, says its server; leave them out, or serve a model that can")
+        parts = [{"type": "image_url", "image_url": {"url": each}} for each in images]
+        await self._ask({"role": "user", "content": [{"type": "text", "text": text}, *parts] if parts else text})
+
+    async def _ask(self, message: WireMessage) -> None:
         await self._trust.look_again()
         self.session.answer_pending()
-        asked = self.session.add({"role": "user", "content": text}, sync=True)
+        asked = self.session.add(message, sync=True)
         try:
             await self._turn(await self._fitted())
         except (DoesNotFit, asyncio.CancelledError):
@@ -215,8 +233,8 @@ class Chat:
             raise Misuse("nobody has said anything yet; add what the user says first")
         self.session.answer_pending()
         used = await self._fitted()
-        self._nudged = self._nudge(used)
-        return self._request(used.plus(self._weight(self._nudged)), self._nudged)
+        self._nudged = self._nudges.due(used, self.engine.budget.max_prompt - _FEW - used.upper)
+        return self._request(used.plus(self._nudges.weight(self._nudged)), self._nudged)
 
     def add(self, message: WireMessage, *, prompt_tokens: int | None = None) -> None:
         """Adds a message of a loop of your own: the user's, a reply, the result of a call (which is shaped, and kept whole).
@@ -225,7 +243,7 @@ class Chat:
         """
         history = self.session.history
         if prompt_tokens:
-            beside = self._weight(self._nudged)
+            beside = self._nudges.weight(self._nudged)
             self._trust.take(self.meter.rough(history).plus(beside), prompt_tokens, history.last_seq, beside.tokens)
         call = next((each for each in self.session.pending if each.id == message.get("tool_call_id")), None)
         if call is not None:
@@ -234,7 +252,7 @@ class Chat:
             return
         self.session.add(message, sync=True)
         if message.get("role") == "assistant":
-            self._told(self._nudged)
+            self._nudges.told(self._nudged)
 
     async def _fitted(self) -> Count:
         """Settles the history; raises `DoesNotFit` before anything is compacted for what never fits."""
@@ -244,15 +262,28 @@ class Chat:
         return await self.engine.settle(used)
 
     async def _turn(self, used: Count) -> None:
-        """Answers, and runs the calls that it asks for, until there are none, or there were enough."""
-        for _ in range(self.wishes.max_steps):
+        """Answers, and runs the calls that it asks for, until there are none, there were enough, or they go in circles."""
+        most, made, warned = self.wishes.max_steps, list[tuple[str, str]](), False
+        for step in range(1, most + 1):
+            self._nudges.steps = steps.nudge(step - 1, most)
+            if warned and not made:
+                self._nudges.steps = f"{self._nudges.steps}\n\n{steps.CIRCLES}".strip()
             await self._answer(used)
             if not (calls := self.session.pending):
                 return
             await self._caller.answer(calls)
             self._offer_what_was_found()
+            made += [(call.name, call.arguments) for call in calls]
+            if steps.in_circles(made):
+                if warned:
+                    text = "the model repeats the same calls: stopped; say what it should do instead"
+                    self._emit(Notice("in-circles", text))
+                    return
+                made, warned = [], True
+            if said := steps.warning(step, most):
+                self._emit(Notice("steps", said))
             used = await self.engine.settle()
-        text = f"step limit reached ({self.wishes.max_steps}): say 'continue' to go on, or pass a larger --max-steps"
+        text = f"step limit reached ({most}): say 'continue' to go on, or pass a larger --max-steps"
         self._emit(Notice("step-limit", text))
 
     def _withdraw(self, since: Entry) -> None:
@@ -283,6 +314,7 @@ class Chat:
         async with aclosing(self.runtime.chat(Request(messages, 1, self.meter.tools))) as pieces:
             async for piece in pieces:
                 if isinstance(piece, Finished):
+                    self.session.spent(piece.usage)
                     self._emit(UsageReported(piece.usage, self.meter.alone(messages)))
         self._warmed = messages
 
@@ -290,15 +322,25 @@ class Chat:
         """What the next rungs would do and cost now, a line each."""
         return self.engine.outlook(await self.engine.measure()).told() if self.session.history.turns else []
 
-    async def filled(self) -> tuple[int, dict[str, int]]:
-        """The tokens that the next request would take, before new words, and what they are for."""
+    async def filling(self) -> Filling:
+        """What the next request would be filled with, before new words."""
         history = self.session.history
         messages = outgoing(history)
+        schemas = self._caller.tools.sizes(self.meter.size)
         if not messages:
-            return 0, {}
+            return Filling(0, schemas=schemas)
         used = await self.meter.exact(messages)
         self._trust.last_used = used.tokens
-        return used.tokens, fills(history, self.meter.sizer(history, used))
+        said = replace(used, tokens=max(used.tokens - sum(schemas.values()), 0))
+        size = self.meter.sizer(history, said)
+        return Filling(
+            used.tokens, fills(history, size) | {"schemas": sum(schemas.values())}, by_tool(history, size), schemas
+        )
+
+    @property
+    def totals(self) -> Totals:
+        """What all replies of the session took, as far as servers reported it."""
+        return self.session.totals
 
     async def _answer(self, used: Count) -> None:
         """Sends what was settled; once more where the server refused it, or answered without having seen it all.
@@ -355,43 +397,7 @@ class Chat:
             raise self._too_long(count)
 
     def _too_long(self, used: Count) -> DoesNotFit:
-        decided, budget, ceiling = self.window.decided_by, self.engine.budget, self.window.ceiling
-        limited = ceiling is not None and ceiling == budget.window
-        where = "--max-context" if limited else decided.where if decided else "nobody says it"
-        step = "raise --max-context" if limited else "serve a larger window (--num-ctx, or the server's -c)"
-        step += ", or pass --tools none" if self.meter.tools else ""
-        return DoesNotFit(
-            f"the request needs {used.tokens:,} tokens ({used.how}), the window is {budget.window:,} ({where}) "
-            f"and takes a prompt of {budget.max_prompt:,}: shorten it, or {step}"
-        )
-
-    def _nudge(self, used: Count) -> str:
-        """What this request says beside the conversation; nothing where that would take what is kept for the reply."""
-        room, said = self.engine.budget.max_prompt - _FEW - used.upper, list[str]()
-        for part in filter(None, (self._recovered, self._of_the_window(used))):
-            takes = self.meter.text(f"{part}\n\n").upper
-            if takes <= room:
-                said.append(part)
-                room -= takes
-        return "\n\n".join(said)
-
-    def _of_the_window(self, used: Count) -> str:
-        """What a model with tools is told of its window: that it was compacted, or how full it is."""
-        budget, policy = self.engine.budget, self.engine.policy
-        if not self.meter.tools or not policy.rungs:
-            return ""
-        critical = min(CRITICAL, budget.prompt / budget.window)
-        if self.engine.compacted:
-            return resumed(used.tokens, budget.window, self.session.history, critical=critical)
-        return pressure(used.tokens, budget.window, policy.compact, warning=policy.warn, critical=critical)
-
-    def _weight(self, nudge: str) -> Count:
-        return self.meter.text(nudge) if nudge else Count(0, 0, "")
-
-    def _told(self, nudge: str) -> None:
-        """Notes that a request with this nudge was answered: what it said is not said again."""
-        self._recovered = "" if self._recovered in nudge else self._recovered
-        self.engine.compacted = False
+        return DoesNotFit(too_long(used, self.engine.budget, self.window, tools=bool(self.meter.tools)))
 
     def _request(self, used: Count, nudge: str) -> Request:
         messages, budget = outgoing(self.session.history, nudge=nudge), self.engine.budget
@@ -402,32 +408,39 @@ class Chat:
             raise LocalctxError(f"this is a defect of localctx: the list to send is not valid ({'; '.join(found)})")
         if room < min(_FEW, self.wishes.max_tokens or _FEW):
             self._emit(Notice("little-room", f"only {room} tokens of {budget.window:,} are left for the reply"))
-        return Request(messages, room, self.meter.tools, temperature=self.wishes.temperature)
+        request = Request(messages, room, self.meter.tools, temperature=self.wishes.temperature)
+        new, _ = self._trust.reads(request, used.tokens)
+        return replace(request, patience=silence_within(new, self.engine.speeds))
 
     async def _reply(self, used: Count, *, again: bool) -> Sight:
         """One request and its reply, which is taken back where it is to be asked `again`: not all was seen, or perhaps not."""
-        nudge = self._nudge(used)
-        beside = self._weight(nudge)
+        nudge = self._nudges.due(used, self.engine.budget.max_prompt - _FEW - used.upper)
+        beside = self._nudges.weight(nudge)
         used = used.plus(beside)
         request = self._request(used, nudge)
         through = self.session.history.last_seq
-        said, thought = list[str](), list[str]()
+        self._emit(RequestSent(used.tokens, *self._trust.reads(request, used.tokens)))
+        exchange = Exchange(self.runtime, self._emit)
         try:
-            end = await self._stream(request, said, thought)
+            end = await exchange.end(request)
         except BaseException as error:
-            if said or thought:
-                self._keep(said, thought, (), complete=False)
+            if exchange.said or exchange.thought:
+                self._keep(exchange, (), complete=False)
                 if isinstance(error, PromptRefused):
                     raise ServerFailed(f"{error} (in the middle of its reply, which is kept)") from error
             raise
-        kept = self._keep(said, thought, self._few_enough(end.calls), complete=True)
+        kept = self._keep(exchange, self._few_enough(end.calls), complete=True)
         seen = await self._trust.judge(request, used, end, through, beside.tokens, again=again)
         if seen is not Sight.WHOLE and again:
             self._withdraw(kept)
             return seen
-        self._told(nudge)
-        if end.usage.completion and not thought and not end.calls and seen is Sight.WHOLE:
-            self.meter.replied("".join(said), end.usage.completion, kept.seq)
+        self._nudges.told(nudge)
+        if end.usage.completion and not exchange.thought and not end.calls and seen is Sight.WHOLE:
+            self.meter.replied(exchange.said, end.usage.completion, kept.seq)
+        if end.called_tools and not end.calls:
+            self._emit(
+                Notice("calls-unread", "the model tried to call a tool in a form that cannot be read; ask again")
+            )
         if end.reason == "length":
             self._emit(
                 Notice(
@@ -448,46 +461,14 @@ class Chat:
             self._emit(Notice("calls-left-out", text))
         return calls[: max(most, 1)]
 
-    async def _stream(self, request: Request, said: list[str], thought: list[str]) -> Finished:
-        """The end of a reply; waits for a model that is loading, but never repeats a stream that has begun."""
-        async for attempt in while_loading(self.runtime.url, self._emit):
-            with attempt:
-                deltas = length = 0
-                try:
-                    async with aclosing(self.runtime.chat(request)) as pieces:
-                        async for piece in pieces:
-                            if isinstance(piece, Finished):
-                                end = piece
-                                continue
-                            self._pass_on(piece, said, thought)
-                            deltas, length = deltas + 1, length + len(piece.text) + len(piece.thinking)
-                            if runs_on(deltas, length, request.max_tokens):
-                                return Finished("length", Usage())
-                except ServerLoading as error:
-                    if said or thought:
-                        raise ServerFailed(f"{error} (in the middle of its reply, which is kept)") from error
-                    raise
-        return end
-
-    def _pass_on(self, piece: Delta, said: list[str], thought: list[str]) -> None:
-        if piece.thinking:
-            thought.append(piece.thinking)
-            self._emit(Thinking(piece.thinking))
-        if piece.text:
-            said.append(piece.text)
-            self._emit(Text(piece.text))
-
-    def _keep(self, said: list[str], thought: list[str], calls: Sequence[ToolCall], *, complete: bool) -> Entry:
-        message: dict[str, object] = {"role": "assistant", "content": "".join(said)}
-        if thought:
-            message["reasoning_content"] = "".join(thought)
+    def _keep(self, exchange: Exchange, calls: Sequence[ToolCall], *, complete: bool) -> Entry:
+        message: dict[str, object] = {"role": "assistant", "content": exchange.said}
+        if exchange.thought:
+            message["reasoning_content"] = exchange.thought
         if calls:
             message["tool_calls"] = [called(call) for call in calls]
         return self.session.add(message, complete=complete, sync=True)
 
-
-_MOST_RECOVERED = 2_000
-"""The tokens of what a resumed run reads first (seed)."""
 
 _CALL_TOKENS = 64
 """What a call takes beside its name and arguments: the least of a result, and the words of the template around both."""

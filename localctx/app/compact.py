@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from localctx.app.compaction import Engine
 from localctx.app.session import Session
 from localctx.core.events import RungTaken
+from localctx.core.filling import fills
 from localctx.core.journal import message as line
-from localctx.core.ladder import fills
 from localctx.core.messages import Interjection, Message, ToolCycle, plain
 from localctx.core.outgoing import defects, outgoing
 from localctx.core.results import RESULTS_SHARE, share, shown

@@ -98,6 +98,8 @@ class Engine:
     _prepared: tuple[History, Checkpoint] | None = None
     compacted: bool = False
     """Whether older turns were given up since the last reply."""
+    wanted: str | None = None
+    """What a summary is to note above all that the model wishes for; None where it wishes for none."""
 
     async def settle(self, used: Count | None = None, *, force: bool = False) -> Count:
         """Takes the rungs that are due, cheapest first, each at most once; returns the count of what is left.
@@ -106,6 +108,9 @@ class Engine:
         `force` compacts, or trims, whether that is due or not: a server has refused what we thought would fit.
         """
         taken = frozenset[Rung]()
+        if (wanted := self.wanted) is not None:
+            self.wanted, used = None, None
+            await self._compact(wanted)
         used = used or await self.measure()
         while (rung := self._due(used, taken, force=force and not taken)) is not None:
             why = "the server refused the request" if force and not taken else self._why(rung, used)
@@ -121,10 +126,14 @@ class Engine:
         Whoever decides about old results is asked first; what that frees counts as well. `hint` says what a summary is to
         note above all.
         """
-        self._failures, self._stuck_at, self._hint = 0, 0, hint
+        self._failures, self._stuck_at = 0, 0
         cleared = self.clear_decider is not None and await self._take(Rung.CLEAR, await self.measure(), _ASKED)
+        return await self._compact(hint) or cleared
+
+    async def _compact(self, hint: str) -> bool:
+        self._hint = hint
         try:
-            return await self._take(Rung.COMPACT, await self.measure(), _ASKED) or cleared
+            return await self._take(Rung.COMPACT, await self.measure(), _ASKED)
         finally:
             self._hint = ""
 
@@ -300,11 +309,13 @@ class Engine:
         if self.summarizer is not None:
             helper = self.summarizer
             cap = min(summary_cap(helper.budget.window), summary_cap(self.budget.window))
-            return Summarizer(helper.runtime, helper.meter, helper.budget, helper.meter.size, self.emit, cap)
+            return Summarizer(
+                helper.runtime, helper.meter, helper.budget, helper.meter.size, self.emit, cap, self.session.spent
+            )
         if self.runtime is None:
             return None
         cap = summary_cap(self.budget.window)
-        return Summarizer(self.runtime, self.meter, self.budget, size, self.emit, cap)
+        return Summarizer(self.runtime, self.meter, self.budget, size, self.emit, cap, self.session.spent)
 
     def _refused(self, refused: Refused) -> None:
         self._failures += 1

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from localctx.core import journal as lines
 from localctx.core.events import Notice
 from localctx.core.ladder import Effect, Withdrawn
-from localctx.core.messages import Message, ToolCycle, plain
+from localctx.core.messages import ToolCycle
 from localctx.core.outgoing import NO_RESULT
-from localctx.core.transcript import read
+from localctx.core.record import spent
 from localctx.core.work import patched
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from localctx.core.accounting import Totals, Usage
     from localctx.core.events import Event
     from localctx.core.journal import Entry
     from localctx.core.messages import History, ToolCall
@@ -97,7 +99,16 @@ class Session:
         """Takes back an entry and what came after it; the journal keeps them."""
         self.commit(Withdrawn(since.seq))
 
-    def undo(self) -> str | None:
+    def spent(self, usage: Usage) -> None:
+        """Notes what a reply took, whatever it was for."""
+        self.note("usage", **asdict(usage))
+
+    @property
+    def totals(self) -> Totals:
+        """What all replies of the session took so far; gone through anew each time."""
+        return spent(self.journal.entries())
+
+    def undo(self) -> WireMessage | None:
         """Takes back the last thing that the user said and all that came of it, compactions as well.
 
         What it was; None where nothing was said. The journal keeps it, and an undo of this undo brings it back.
@@ -108,8 +119,8 @@ class Session:
         self._write(*lines.undo(asked.seq), sync=True)
         self.history = lines.project(self.journal.entries())
         self._on_work(self.history.work)
-        said = read(asked.body.get("message"))
-        return plain(said.content) if isinstance(said, Message) else ""
+        said = asked.body.get("message")
+        return said if isinstance(said, dict) else {"role": "user", "content": ""}
 
     def work(self, patch: Mapping[str, object] | None) -> None:
         """Patches the work state, or clears it. Raises `ValueError`, worded for a model, for a patch that says nothing usable."""

@@ -19,18 +19,18 @@ from localctx.core.checkpoint import (
     outline,
     transcript,
 )
-from localctx.core.events import Notice
+from localctx.core.events import Notice, Prefilling
 from localctx.core.ladder import unit_size
 from localctx.core.outgoing import WireMessage, outgoing, texts
 from localctx.core.work import WorkState
 from localctx.errors import LocalctxError
-from localctx.ports import Delta, Finished, Request
+from localctx.ports import Delta, Finished, Prefilled, Request
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from localctx.app.meter import Meter
-    from localctx.core.accounting import Count
+    from localctx.core.accounting import Count, Usage
     from localctx.core.events import Event
     from localctx.core.messages import History
     from localctx.core.window import Budget
@@ -48,7 +48,7 @@ _MOST_PIECES = 12
 class Summarizer:
     """Asks one model for notes on a history, within one budget. `size` gives the tokens of a text.
 
-    `cap` is the most tokens that the notes may take.
+    `cap` is the most tokens that the notes may take; `spent` is told what each reply took.
     """
 
     runtime: Runtime
@@ -57,6 +57,7 @@ class Summarizer:
     size: Callable[[str], int]
     emit: Callable[[Event], None]
     cap: int
+    spent: Callable[[Usage], None]
 
     async def in_place(self, history: History) -> History | None:
         """The history as far as it leaves room for the notes: the newest units stay out first; None: nothing fits.
@@ -95,13 +96,13 @@ class Summarizer:
         for again in (False, True):
             why = f" Your last answer was no use: {answer.reason}." if again and isinstance(answer, Refused) else ""
             ask = f"{INSTRUCTION}{known}{wanted}{why}"
-            answer = await self._asked(covered, source, ask, thinks=not again)
+            answer = await self._asked(covered, source, ask, thinks=False if again else None)
             if not isinstance(answer, Refused):
                 return answer
         return answer
 
     async def _asked(
-        self, covered: History, source: History | None, ask: str, *, thinks: bool = True
+        self, covered: History, source: History | None, ask: str, *, thinks: bool | None = None
     ) -> Sections | Refused:
         if source is not None:
             messages = outgoing(source, ask=ask)
@@ -114,7 +115,7 @@ class Summarizer:
     def _fits(self, prompt: Count) -> bool:
         return prompt.upper + self.cap <= self.budget.window and prompt.upper <= self.budget.max_prompt
 
-    async def _apart(self, covered: History, ask: str, *, thinks: bool) -> Sections | Refused:
+    async def _apart(self, covered: History, ask: str, *, thinks: bool | None) -> Sections | Refused:
         """Summarizes a fenced transcript in pieces that fit, each merged with the notes on those before it."""
         room = self.budget.window - 2 * self.cap - self.size(ask)
         notes: Sections | Refused = Refused("there is nothing to summarize")
@@ -157,7 +158,7 @@ class Summarizer:
         source: list[str],
         tools: Sequence[WireMessage] = (),
         *,
-        thinks: bool,
+        thinks: bool | None,
     ) -> Sections | Refused:
         said = "".join(source)
         form = outline(self.cap, len(said) / max(self.size(said), 1))
@@ -173,12 +174,16 @@ class Summarizer:
                                 case Delta():
                                     text += piece.text
                                     deltas += 1
+                                case Prefilled():
+                                    self.emit(Prefilling(piece.done, piece.total, piece.cached))
                                 case Finished():
                                     end = piece
                             if runs_on(deltas, len(text), self.cap):
                                 return Refused("it does not end")
         except LocalctxError as error:
             return Refused(str(error))
+        if end:
+            self.spent(end.usage)
         if end and self._was_cut(prompt, end):
             return Refused(f"the server dropped part of the {prompt.tokens:,} tokens that it was to summarize")
         return accept(text, end.reason if end else None, called_tools=bool(end and end.called_tools), source=source)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,9 @@ __all__ = ["Trust"]
 
 _FULL_ENOUGH = 0.5
 """The share of the window from which a refusal without a number is taken to be about the length."""
+
+_LIKELY = 0.5
+"""How often a server must have found a prefix for it to be expected to again."""
 
 _REFUSED_SHARE = 0.7
 """What is assumed of a prompt that was refused without a number (seed)."""
@@ -104,8 +107,9 @@ class Trust:
         request can be sent once more.
         """
         self._emit(UsageReported(end.usage, expected))
-        self.engine.session.note("usage", **asdict(end.usage))
+        self.engine.session.spent(end.usage)
         shared, rewritten = self._shared(request)
+        self._before = request.messages
         self.engine.learn(end.usage, shared, rewritten=rewritten)
         reported = end.usage.prompt or 0
         if reported and not plausible(expected, reported):
@@ -132,9 +136,17 @@ class Trust:
     def _is_too_much(self, expected: Count, reported: int) -> bool:
         return reported > max(self.engine.budget.window, expected.upper)
 
+    def reads(self, request: Request, prompt: int) -> tuple[int, float | None]:
+        """How many of a request's `prompt` tokens the server is likely to read anew, and in how many seconds; None: no speed known."""
+        speeds = self.engine.speeds
+        shared, rewritten = self._shared(request)
+        kept = min(shared or 0, prompt) if (speeds.rewinds if rewritten else speeds.reuses) > _LIKELY else 0
+        new = prompt - kept
+        return new, new / speeds.prefill if speeds.prefill else None
+
     def _shared(self, request: Request) -> tuple[int | None, bool]:
         """The tokens of a prompt that began the request before as well (None: unknown), and whether that went on otherwise."""
-        before, self._before = self._before, request.messages
+        before = self._before
         alike = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(before, request.messages, strict=False)))
         if not before or not self._held:
             return None, False

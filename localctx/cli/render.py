@@ -244,6 +244,7 @@ def _event(kind: str, **fields: object) -> dict[str, object]:
 
 _TYPES = {
     e.PressureRaised: "pressure",
+    e.RequestSent: "request",
     e.RungTaken: "rung",
     e.RungBegun: "rung-begun",
     e.ToolCalled: "tool_call",
@@ -370,7 +371,16 @@ def _model_lines(model: ModelReport) -> Iterator[str]:
 
 
 _WIDTH = 40
-_SIGNS = {"system": "S", "checkpoint": "C", "user": "u", "assistant": "a", "tools": "t", "free": ".", "reserve": "r"}
+_SIGNS = {
+    "system": "S",
+    "schemas": "s",
+    "checkpoint": "C",
+    "user": "u",
+    "assistant": "a",
+    "tools": "t",
+    "free": ".",
+    "reserve": "r",
+}
 
 
 def context_picture(fills: Mapping[str, int], used: int, window: int, reserve: int, source: str) -> None:

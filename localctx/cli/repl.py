@@ -82,7 +82,7 @@ async def _answer(chat: Chat, render: Renderer, line: str) -> None:
 async def _refresh(chat: Chat) -> None:
     """Brings the meter up to date, where the server can be asked."""
     with contextlib.suppress(LocalctxError):
-        await chat.filled()
+        await chat.filling()
 
 
 async def _interruptible(
@@ -119,8 +119,8 @@ def _meter(chat: Chat) -> str:
 
 async def _context(chat: Chat) -> None:
     budget = chat.engine.budget
-    used, parts = await chat.filled()
-    context_picture(parts, used, budget.window, budget.reserve, window_text(chat.window))
+    filling = await chat.filling()
+    context_picture(filling.parts, filling.used, budget.window, budget.reserve, window_text(chat.window))
     for line in await chat.outlook():
         out(line)
 

@@ -41,6 +41,9 @@ def command(
     ] = None,
     max_tokens: Annotated[int | None, typer.Option("--max-tokens", help="The longest reply, in tokens.")] = None,
     temperature: Annotated[float | None, typer.Option("--temperature", help="Sampling temperature.")] = None,
+    think: Annotated[
+        str | None, typer.Option("--think", help="Whether a model that can think does: on or off.")
+    ] = None,
     summarizer: Annotated[
         str | None, typer.Option("--summarizer", help="Another model that writes the summaries: [URL#]MODEL.")
     ] = None,
@@ -86,6 +89,7 @@ def command(
         "policy": policy,
         "max_tokens": max_tokens,
         "temperature": temperature,
+        "think": think,
         "summarizer_model": summarizer,
         "tools": tools,
         "max_steps": max_steps,

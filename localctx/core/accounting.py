@@ -9,7 +9,19 @@ from typing import TYPE_CHECKING, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-__all__ = ["Count", "Ledger", "Makeup", "Sight", "Usage", "added", "head_and_tail", "plausible", "runs_on", "sight"]
+__all__ = [
+    "Count",
+    "Ledger",
+    "Makeup",
+    "Sight",
+    "Totals",
+    "Usage",
+    "added",
+    "head_and_tail",
+    "plausible",
+    "runs_on",
+    "sight",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +56,34 @@ class Usage:
     cached: int | None = None
     prefill_seconds: float | None = None
     decode_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """What all replies of a session took together, summaries too: requests, tokens, and seconds, as far as servers reported them.
+
+    `cached` is of the prompts whose cached part was said, which are `cached_of` tokens together.
+    """
+
+    requests: int = 0
+    prompt: int = 0
+    cached: int = 0
+    cached_of: int = 0
+    completion: int = 0
+    prefill_seconds: float = 0.0
+    decode_seconds: float = 0.0
+
+    def plus(self, usage: Usage) -> Totals:
+        """These and one reply more."""
+        return Totals(
+            self.requests + 1,
+            self.prompt + (usage.prompt or 0),
+            self.cached + (usage.cached or 0),
+            self.cached_of + (0 if usage.cached is None else usage.prompt or 0),
+            self.completion + (usage.completion or 0),
+            self.prefill_seconds + (usage.prefill_seconds or 0.0),
+            self.decode_seconds + (usage.decode_seconds or 0.0),
+        )
 
 
 Makeup: TypeAlias = tuple[float, ...]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from localctx.core.accounting import Usage
 
-__all__ = ["Asked", "Price", "Speeds", "explained", "learned", "pays", "price", "tail_within"]
+__all__ = ["Asked", "Price", "Speeds", "explained", "learned", "pays", "price", "silence_within", "tail_within"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +143,16 @@ def pays(clearing: Price, compaction: Price) -> bool:
 def tail_within(patience: float, speeds: Speeds, wanted: int) -> int:
     """The tail that is prefilled again within `patience` seconds, never more than `wanted`; that, if nothing was measured."""
     return wanted if speeds.prefill is None else int(min(wanted, max(patience * speeds.prefill, 0)))
+
+
+def silence_within(new: int, speeds: Speeds) -> float:
+    """The seconds for which a server may be silent while it reads `new` tokens: three times what that takes, as far as is known."""
+    return _LEAST_SILENCE + _DOUBT * new / (speeds.prefill or _SLOWEST)
+
+
+_LEAST_SILENCE, _DOUBT, _SLOWEST = 120.0, 3.0, 20.0
+"""Seconds that loading and queues may take; how much slower than measured other work may make a server; and the tokens a second
+of a model of 7B on two cores, where nothing was measured."""
 
 
 def explained(doing: str, cost: Price, *, until: float | None = None) -> str:

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 __all__ = [
     "Event",
     "Notice",
+    "Prefilling",
     "PressureRaised",
+    "RequestSent",
     "RungBegun",
     "RungTaken",
     "Text",
@@ -35,6 +37,27 @@ class WindowProbed:
     runtime: str
     url: str
     model: str
+
+
+@dataclass(frozen=True, slots=True)
+class RequestSent:
+    """A request goes out: the tokens of its prompt, how many of them are likely to be read anew, and the seconds that this takes.
+
+    `seconds` is None where no speed was measured yet.
+    """
+
+    prompt: int
+    new: int
+    seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Prefilling:
+    """The server says how far it is with the prompt: tokens `done` of `total`, `cached` of which it had already."""
+
+    done: int
+    total: int
+    cached: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +167,8 @@ class TurnEnded:
 
 Event: TypeAlias = (
     WindowProbed
+    | RequestSent
+    | Prefilling
     | Text
     | Thinking
     | ToolCalled

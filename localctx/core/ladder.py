@@ -58,7 +58,6 @@ __all__ = [
     "clear_gain",
     "clearable",
     "compaction_cut",
-    "fills",
     "freed",
     "history_size",
     "kept_tail",
@@ -266,21 +265,6 @@ def history_size(history: History, size: Callable[[str], int]) -> int:
     lead = size(render(history.checkpoint)) if history.checkpoint else 0
     system = sum(unit_size(message, size) for message in history.system)
     return lead + system + sum(unit_size(unit, size) for _, unit in history.units())
-
-
-def fills(history: History, size: Callable[[str], int]) -> dict[str, int]:
-    """About how many tokens each kind of content takes: system, checkpoint, user, assistant, tools."""
-    kinds = {Message: "user", Interjection: "user", Said: "assistant", ToolCycle: "tools"}
-    found = {
-        "system": sum(unit_size(message, size) for message in history.system),
-        "checkpoint": size(render(history.checkpoint)) if history.checkpoint else 0,
-        "user": 0,
-        "assistant": 0,
-        "tools": 0,
-    }
-    for _, unit in history.units():
-        found[kinds[type(unit)]] += unit_size(unit, size)
-    return found
 
 
 def unseen(history: History, kept: int, size: Callable[[str], int]) -> int:

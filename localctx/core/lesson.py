@@ -1,12 +1,13 @@
 """The arithmetic of the lesson on context and memory: what a gate on append makes of a window, row by row.
 
 It is apart from the engine on purpose: it counts single messages and splits a call from its result, which no cut of
-`core/ladder.py` does. It is held against the totals of the lesson; nothing else uses it yet. All sizes
+`core/ladder.py` does. It is held against the totals of the lesson; `core/lesson_story.py` tells them. All sizes
 are tokens, and those of system, memory and summary are the lesson's.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -34,6 +35,11 @@ class Plan:
     def head(self) -> int:
         """What a session begins with: the system's words, and a copy of the memory as it is then."""
         return self.system + self.remembered * self.memory
+
+    @property
+    def gate_tokens(self) -> int | None:
+        """The most tokens that pass the gate. Decimal shares count as written: 0.29 of 100 is 29, whatever floats make of it."""
+        return None if self.gate is None else math.floor(round(self.gate * self.limit, 6))
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,17 +90,17 @@ Event: TypeAlias = Mark | Appended | Compacted
 
 def replay(plan: Plan, rows: Sequence[Row]) -> list[Event]:
     """What happens in one session, in order."""
-    events, window, trips = list[Event]([Mark("boot", plan.head)]), list[Row](), 0
+    events, window, trips, gate = list[Event]([Mark("boot", plan.head)]), list[Row](), 0, plan.gate_tokens
     for row in rows:
         if row.note:
             events += [Mark("memory_write", _total(plan, window))] if plan.memory else []
             continue
         window.append(row)
         events.append(Appended(row.name, row.tokens, _total(plan, window)))
-        if plan.gate is not None and _total(plan, window) > round(plan.gate * plan.limit) and window[:-_KEPT]:
+        if gate is not None and _total(plan, window) > gate and window[:-_KEPT]:
             trips += 1
             summed = [Row(f"summary{trips}", plan.summary), *window[-_KEPT:]]
-            events.append(_compacted(plan, round(plan.gate * plan.limit), window, summed))
+            events.append(_compacted(plan, gate, window, summed))
             window = summed
         if _total(plan, window) > plan.limit:
             return [*events, Mark("rejected", _total(plan, window))]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import dropwhile
 from typing import TYPE_CHECKING, cast
 
+from localctx.core.accounting import Totals, Usage
 from localctx.core.journal import Entry, effect_of, living, project
 from localctx.core.ladder import Compacted
 from localctx.core.messages import Message
@@ -19,7 +20,18 @@ if TYPE_CHECKING:
     from localctx.core.messages import Checkpoint
     from localctx.core.work import WorkState
 
-__all__ = ["Compaction", "Overview", "Use", "body", "compactions", "conversation", "last_undo", "markdown", "overview"]
+__all__ = [
+    "Compaction",
+    "Overview",
+    "Use",
+    "body",
+    "compactions",
+    "conversation",
+    "last_undo",
+    "markdown",
+    "overview",
+    "spent",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +65,31 @@ class Overview:
     tools: tuple[Use, ...]
     window: Mapping[str, object]
     work: WorkState
+
+
+def spent(entries: Iterable[Entry]) -> Totals:
+    """What all replies took, those included that nobody sees any more."""
+    totals = Totals()
+    for entry in entries:
+        if entry.type == "usage":
+            totals = totals.plus(_usage(entry.body))
+    return totals
+
+
+def _usage(body: Mapping[str, object]) -> Usage:
+    def number(name: str) -> float | None:
+        value = body.get(name)
+        return value if isinstance(value, (int, float)) and 0 <= value < _BEYOND else None
+
+    def tokens(name: str) -> int | None:
+        return None if (value := number(name)) is None else int(value)
+
+    seconds = number("prefill_seconds"), number("decode_seconds")
+    return Usage(tokens("prompt"), tokens("completion"), tokens("cached"), *seconds)
+
+
+_BEYOND = 2**31
+"""More tokens, or seconds, than any reply takes: a journal can be edited by hand."""
 
 
 def conversation(entries: Iterable[Entry]) -> list[Entry]:

@@ -24,12 +24,13 @@ from localctx.core.messages import (
     ToolCall,
     ToolCycle,
     ToolResult,
+    plain,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["FOREIGN", "Complaint", "Parsed", "called", "flatten", "parse", "read", "write"]
+__all__ = ["FOREIGN", "Complaint", "Parsed", "called", "flatten", "parse", "read", "words", "write"]
 
 FOREIGN = "foreign"
 """The role under which a value is kept that is not a chat message at all."""
@@ -79,6 +80,12 @@ def read(message: object, *, seq: int = 0, complete: bool = True) -> Item:
         if item is not None and (_is_plain(item) or _same(write(item), message)):
             return item
     return Message(FOREIGN, None, json.dumps(message), seq)
+
+
+def words(message: object) -> str:
+    """The text of a wire message that is not the model's."""
+    item = read(message)
+    return plain(item.content) if isinstance(item, Message) else ""
 
 
 def write(item: Item | Step) -> object:

@@ -197,7 +197,7 @@ class ModelReport:
     """One model of a server. `shared_pool` is the tokens that all slots share, None where they are split or unknown.
 
     `digest` and `template` are fingerprints of the weights and of the chat template, where the server says them.
-    `calls_tools` is whether the model can call tools as this server runs it; None where the server does not say.
+    `calls_tools` and `sees_images` are what the model can do as this server runs it; None where the server does not say.
     """
 
     id: str
@@ -212,6 +212,7 @@ class ModelReport:
     model_bytes: int | None = None
     in_vram_bytes: int | None = None
     calls_tools: bool | None = None
+    sees_images: bool | None = None
     warnings: tuple[Advice, ...] = ()
 
 

@@ -17,7 +17,7 @@ from localctx.errors import Misuse, NotARuntime, ServerFailed, Unreachable
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-__all__ = ["LARGE_BYTES", "LOCATION", "Answer", "ask", "client", "sendable", "translated"]
+__all__ = ["LARGE_BYTES", "LOCATION", "Answer", "ask", "client", "sendable", "silent_for", "translated"]
 
 CONNECT_SECONDS = 1.0
 SILENCE_SECONDS = 120.0
@@ -159,9 +159,14 @@ def sendable(value: object) -> Body:
     return {"content": text.encode("utf-8", "replace"), "headers": {"Content-Type": "application/json"}}
 
 
+def silent_for(patience: float | None) -> httpx.Timeout:
+    """The time-outs of a stream whose server may be silent for so many seconds, never less than as usual."""
+    return httpx.Timeout(max(patience or 0.0, SILENCE_SECONDS), connect=CONNECT_SECONDS)
+
+
 @contextmanager
-def translated(http: httpx.AsyncClient) -> Iterator[None]:
-    """Turns the errors of the connection into ours."""
+def translated(http: httpx.AsyncClient, patience: float | None = None) -> Iterator[None]:
+    """Turns the errors of the connection into ours; `patience` is what `silent_for` was given."""
     try:
         yield
     except (httpx.ConnectError, httpx.ConnectTimeout) as error:
@@ -170,7 +175,7 @@ def translated(http: httpx.AsyncClient) -> Iterator[None]:
         ) from error
     except httpx.ReadTimeout as error:
         raise ServerFailed(
-            f"{address(http)} was silent for {SILENCE_SECONDS:g} s; it may be hung: look at its log"
+            f"{address(http)} was silent for {max(patience or 0.0, SILENCE_SECONDS):,.0f} s; it may be hung: look at its log"
         ) from error
     except (httpx.RemoteProtocolError, httpx.DecodingError) as error:
         if "disconnected" in str(error) or "closed connection" in str(error):

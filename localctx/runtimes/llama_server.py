@@ -53,6 +53,7 @@ class _Props(msgspec.Struct):
     build_info: str | None = None
     chat_template: str | None = None
     chat_template_caps: dict[str, bool] | None = None
+    modalities: dict[str, bool] | None = None
 
 
 class _Meta(msgspec.Struct):
@@ -99,6 +100,7 @@ class LlamaServer:
     """One llama-server at `url`; `model` is checked against what it serves, empty takes whatever is there."""
 
     kind = "llama-server"
+    steers_thinking = True
 
     def __init__(
         self,
@@ -114,6 +116,7 @@ class LlamaServer:
         self._pins = pins or Pins()
         self._missing: set[str] = set()
         self._guards: dict[str, int] = {}
+        self.thinks: bool | None = None
         self.kind, self.model, self.url = kind, model, address(self._http)
 
     async def probe(self) -> ServerReport:
@@ -143,14 +146,14 @@ class LlamaServer:
 
     async def chat(self, request: Request) -> AsyncGenerator[Piece, None]:
         """Streams a reply. Under an outline no tool is called, as llama.cpp has no grammar for both; the prompt stays as it is."""
-        body = self._body(request.messages, request.tools) | {"max_tokens": request.max_tokens}
+        body = self._body(request.messages, request.tools)
+        body |= {"max_tokens": request.max_tokens, "return_progress": True}
         wishes = {"temperature": request.temperature, "frequency_penalty": request.frequency_penalty}
         body |= {name: value for name, value in wishes.items() if value is not None}
-        if not request.thinks:
-            body |= openai_chat.AT_ONCE
+        body |= openai_chat.thinking(wanted=request.thinks)
         if request.outline is not None:
             body |= {"grammar": _grammar(request.outline), **({"tool_choice": "none"} if request.tools else {})}
-        async with aclosing(openai_chat.stream(self._http, "/v1/chat/completions", body)) as pieces:
+        async with aclosing(openai_chat.stream(self._http, "/v1/chat/completions", body, request.patience)) as pieces:
             async for piece in pieces:
                 yield piece
 
@@ -159,7 +162,7 @@ class LlamaServer:
         await self._http.aclose()
 
     def _body(self, messages: Sequence[WireMessage], tools: Sequence[WireMessage]) -> dict[str, object]:
-        return openai_chat.conversation(messages, tools) | self._named()
+        return openai_chat.conversation(messages, tools) | self._named() | openai_chat.thinking(wanted=self.thinks)
 
     def _named(self) -> dict[str, object]:
         return {"model": self.model} if self.model else {}
@@ -245,6 +248,7 @@ def _model(model: _Model, props: _Props, pins: Pins, kind: str, started: Sequenc
         model_bytes=max(meta.size, 0) or None,
         shared_pool=tokens if launched.known and launched.slots > 1 and not launched.split else None,
         calls_tools=_calls_tools(props.chat_template_caps),
+        sees_images=None if router else (props.modalities or {}).get("vision"),
         warnings=(*launched.advice(tokens), *_advice(props.chat_template_caps)),
     )
 

@@ -176,7 +176,8 @@ def _model(name: str, entry: _Entry, resident: _Entry | None, show: _Show | None
         digest=_digest(entry),
         model_bytes=(resident or entry).size or None,
         in_vram_bytes=resident.size_vram if resident else None,
-        calls_tools=_calls_tools(show),
+        calls_tools=_is_listed("tools", show),
+        sees_images=_is_listed("vision", show),
         warnings=(
             *(() if asked or configured else _unpinned(now, trained.tokens, loaded=resident is not None)),
             *clamped(pins.pin, trained.tokens, "are trained"),
@@ -187,10 +188,10 @@ def _model(name: str, entry: _Entry, resident: _Entry | None, show: _Show | None
     )
 
 
-def _calls_tools(show: _Show | None) -> bool | None:
-    """Whether tools are among the capabilities that `/api/show` lists (since 0.6.4)."""
+def _is_listed(capability: str, show: _Show | None) -> bool | None:
+    """Whether this is among the capabilities that `/api/show` lists (since 0.6.4)."""
     listed = show.capabilities if show else None
-    return "tools" in listed if isinstance(listed, list) else None
+    return capability in listed if isinstance(listed, list) else None
 
 
 _DIGEST = re.compile(r"(?:sha256:)?([0-9a-f]{12,64})")

@@ -16,7 +16,7 @@ from localctx.errors import LocalctxError, ModelMissing, ServerFailed
 from localctx.ports import Delta, Finished, Piece
 from localctx.runtimes import ollama
 from localctx.runtimes.calls import Calls
-from localctx.runtimes.http import LARGE_BYTES, Answer, address, ask, body_of, client, sendable, translated
+from localctx.runtimes.http import LARGE_BYTES, Answer, address, ask, body_of, client, sendable, silent_for, translated
 from localctx.runtimes.openai_chat import refuse
 from localctx.runtimes.reported import seconds, usage
 from localctx.runtimes.server import Pins, Server, probed
@@ -72,6 +72,7 @@ class OllamaServer:
     """
 
     kind = "ollama"
+    steers_thinking = True
 
     def __init__(
         self,
@@ -87,6 +88,7 @@ class OllamaServer:
         self._num_ctx: int | None = None
         self._version: str | None = None
         self._renders: bool | None = None
+        self.thinks: bool | None = None
         self.tokenizer = tokenizer
         self.url, self.model = address(self._http), ""
 
@@ -146,11 +148,12 @@ class OllamaServer:
         """Streams a reply; a prompt that is too long is refused, never cut."""
         wishes = {"temperature": request.temperature, "frequency_penalty": request.frequency_penalty}
         body = await self._body(request.messages, request.tools, num_predict=request.max_tokens, **wishes)
-        body |= {"stream": True} | ({} if request.thinks else {"think": False})
+        body |= {"stream": True} | ({} if request.thinks is None else {"think": request.thinks})
         end: _Line | None = None
         calls = Calls(self.url)
-        with translated(self._http):
-            async with self._http.stream("POST", "/api/chat", **sendable(body)) as response:
+        patience = silent_for(request.patience)
+        with translated(self._http, request.patience):
+            async with self._http.stream("POST", "/api/chat", timeout=patience, **sendable(body)) as response:
                 if response.status_code != 200:  # noqa: PLR2004
                     said = body_of(await response.aread())
                     verdict = classify(response.status_code, said)
@@ -183,6 +186,7 @@ class OllamaServer:
             "model": self.model,
             "messages": list(_native(messages)),
             **({"tools": list(tools)} if tools else {}),
+            **({} if self.thinks is None else {"think": self.thinks}),
             "truncate": False,
             "shift": False,
             "options": {name: value for name, value in options.items() if value is not None},

@@ -20,10 +20,10 @@ from localctx.errors import (
     ToolsRefused,
     Unauthorized,
 )
-from localctx.ports import Delta, Finished, Piece
+from localctx.ports import Delta, Finished, Piece, Prefilled
 from localctx.runtimes import openai, sglang, vllm
 from localctx.runtimes.calls import Calls
-from localctx.runtimes.http import LARGE_BYTES, address, ask, body_of, client, sendable, translated
+from localctx.runtimes.http import LARGE_BYTES, address, ask, body_of, client, sendable, silent_for, translated
 from localctx.runtimes.reported import number, seconds, usage
 from localctx.runtimes.server import Pins, Server, pictured, probed
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from localctx.ports import Request
     from localctx.runtimes.server import Reader
 
-__all__ = ["AT_ONCE", "MISSING", "OpenAIServer", "conversation", "refuse", "stream"]
+__all__ = ["MISSING", "OpenAIServer", "conversation", "refuse", "stream", "thinking"]
 
 
 class _Delta(msgspec.Struct):
@@ -56,15 +56,21 @@ class _Chunk(msgspec.Struct):
     choices: list[_Choice] = []
     usage: object = None
     timings: object = None
+    prompt_progress: object = None
     error: object = None
 
 
-async def stream(http: httpx.AsyncClient, path: str, body: Mapping[str, object]) -> AsyncGenerator[Piece, None]:
-    """The pieces of a streamed reply; the last is `Finished`. Raises what `Runtime.chat` promises."""
+async def stream(
+    http: httpx.AsyncClient, path: str, body: Mapping[str, object], patience: float | None = None
+) -> AsyncGenerator[Piece, None]:
+    """The pieces of a streamed reply; the last is `Finished`. Raises what `Runtime.chat` promises.
+
+    `patience` is how many seconds the server may be silent.
+    """
     request = {**body, "stream": True, "stream_options": {"include_usage": True}}
     end, tools = _End(address(http)), bool(body.get("tools"))
-    with translated(http):
-        async with http.stream("POST", path, **sendable(request)) as response:
+    with translated(http, patience):
+        async with http.stream("POST", path, timeout=silent_for(patience), **sendable(request)) as response:
             if response.status_code != 200 or "text/event-stream" not in response.headers.get("content-type", ""):  # noqa: PLR2004
                 body_said = body_of(await response.aread())
                 refuse(http, classify(response.status_code, body_said), response.status_code, tools=tools)
@@ -87,9 +93,11 @@ class _End:
         self._usage = Usage()
         self._calls = Calls(where)
 
-    def take(self, chunk: _Chunk) -> Iterator[Delta]:
-        """Notes what a chunk says, and passes on its text."""
+    def take(self, chunk: _Chunk) -> Iterator[Delta | Prefilled]:
+        """Notes what a chunk says, and passes on its text, or how far the server is with the prompt."""
         self._usage = _usage(chunk) or self._usage
+        if progress := _progress(chunk.prompt_progress):
+            yield progress
         for choice in chunk.choices:
             self._reason = choice.finish_reason or self._reason
             self._calls.take(choice.delta.tool_calls)
@@ -109,6 +117,15 @@ def _said(delta: _Delta) -> Delta | None:
     """The text of a chunk; reasoning has one of two names (Ollama's and newer servers' is `reasoning`)."""
     thinking = delta.reasoning_content or (delta.reasoning if isinstance(delta.reasoning, str) else "")
     return Delta(delta.content or "", thinking) if delta.content or thinking else None
+
+
+def _progress(said: object) -> Prefilled | None:
+    """How far a llama-server is that was asked to say it; None where that cannot be."""
+    numbers = [number(_fields(said).get(name)) for name in ("processed", "total", "cache")]
+    match numbers:
+        case [int(done), int(total), int(cached)] if cached <= done <= total:
+            return Prefilled(done, total, cached)
+    return None
 
 
 def _decode(http: httpx.AsyncClient, data: str, *, tools: bool) -> _Chunk:
@@ -204,8 +221,11 @@ _MARGIN = 8
 
 _COUNTING = {"vllm", "sglang"}
 
-AT_ONCE: Mapping[str, object] = {"chat_template_kwargs": {"enable_thinking": False}}
-"""What llama-server, vLLM and SGLang pass to a template, so that the model does not think; others do not read it."""
+
+def thinking(*, wanted: bool | None) -> dict[str, object]:
+    """What llama-server, vLLM and SGLang pass to a template, so that the model thinks or does not; others do not read it."""
+    return {} if wanted is None else {"chat_template_kwargs": {"enable_thinking": wanted}}
+
 
 _CUTS = {"vllm": vllm.cut_points, "sglang": sglang.cut_points}
 
@@ -230,6 +250,8 @@ class OpenAIServer:
         self._reader, self._pins = reader, pins or Pins()
         self.kind, self.url, self.model = kind, address(self._http), ""
         self._counts = kind in _COUNTING
+        self.steers_thinking = kind in _COUNTING
+        self.thinks: bool | None = None
 
     async def probe(self) -> ServerReport:
         """What the server says now."""
@@ -237,7 +259,7 @@ class OpenAIServer:
 
     async def count(self, messages: Sequence[WireMessage], tools: Sequence[WireMessage] = ()) -> Count | None:
         """The server's own count of the rendered chat; None where it has none, or where there are images."""
-        return None if pictured(messages) else await self._tokenized(conversation(messages, tools))
+        return None if pictured(messages) else await self._tokenized(conversation(messages, tools) | self._thinking())
 
     async def size(self, text: str) -> Count | None:
         """The server's own count of a text; None where it has none."""
@@ -256,11 +278,13 @@ class OpenAIServer:
             "frequency_penalty": request.frequency_penalty,
         }
         body |= {name: value for name, value in wishes.items() if value is not None}
-        if self.kind in _COUNTING and not request.thinks:
-            body |= AT_ONCE
-        async with aclosing(stream(self._http, "/v1/chat/completions", body)) as pieces:
+        body |= self._thinking(wanted=request.thinks)
+        async with aclosing(stream(self._http, "/v1/chat/completions", body, request.patience)) as pieces:
             async for piece in pieces:
                 yield piece
+
+    def _thinking(self, *, wanted: bool | None = None) -> dict[str, object]:
+        return thinking(wanted=self.thinks if wanted is None else wanted) if self.steers_thinking else {}
 
     async def _tokenized(self, asked: Mapping[str, object]) -> Count | None:
         """What `/tokenize` counts; None, and asked no more, where there is no such path.

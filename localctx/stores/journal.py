@@ -11,6 +11,7 @@ import os
 from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import chain
+from shutil import rmtree
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -28,13 +29,17 @@ __all__ = ["FileJournal", "Glance", "Lines", "MemoryJournal", "in_file"]
 
 
 class MemoryJournal:
-    """A journal that is gone with the program: `--ephemeral`, or nothing can be written (`trouble` says why)."""
+    """A journal that is gone with the program: `--ephemeral`, or nothing can be written (`trouble` says why).
+
+    Long results of tools are files in `folder` until `leave`, where there is one; else all is in memory.
+    """
 
     name: str | None = None
     """It has none: nobody can go on with it."""
 
-    def __init__(self, trouble: str = "") -> None:
-        self.trouble = trouble
+    def __init__(self, trouble: str = "", folder: Path | None = None) -> None:
+        self.trouble, self._folder = trouble, folder
+        self._results = Results(folder) if folder else None
         self._entries: list[Entry] = []
 
     @property
@@ -44,24 +49,26 @@ class MemoryJournal:
 
     def entries(self) -> Sequence[Entry]:
         """All entries so far, in order."""
-        return tuple(self._entries)
+        return tuple(map(self._results.filled, self._entries) if self._results else self._entries)
 
     def append(self, kind: str, body: Mapping[str, object], *, sync: bool = False) -> Entry:  # noqa: ARG002  the port's signature
         """Keeps one entry."""
         entry = decode(encode(Entry(len(self._entries) + 1, _now(), kind, body)))  # nobody else's objects
-        self._entries.append(entry)
+        self._entries.append(self._results.lean(entry) if self._results else entry)
         return entry
 
     def whole(self, entry: Entry) -> str | None:
         """What a tool returned, where the message of its result holds less."""
-        return _whole(entry)
+        return (self._results and self._results.body(entry, "whole")) or _whole(entry)
 
     def shrink(self, pointed_at: Iterable[int]) -> int:  # noqa: ARG002  the port's signature
-        """Nothing is on disk."""
+        """Nothing that is on disk stays there."""
         return 0
 
     def leave(self) -> None:
         """Nothing is kept."""
+        if self._folder is not None:
+            rmtree(self._folder, ignore_errors=True)
 
 
 class Lines:

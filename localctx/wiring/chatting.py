@@ -17,6 +17,7 @@ from localctx.app.meter import Meter
 from localctx.app.patience import while_loading
 from localctx.app.probe import probe as probe_all
 from localctx.app.tools.approval import Approver
+from localctx.app.tools.context import ContextInfo, SummarizeContext
 from localctx.app.tools.record import Recall, Retrieve, UpdateWorkState
 from localctx.config import this_machine
 from localctx.core.approval import rule
@@ -73,9 +74,12 @@ async def connect(
     emit: Callable[[Event], None] = lambda _event: None, *, ephemeral: bool = True, **flags: object
 ) -> AsyncIterator[Chat]:
     """A chat with the model that `flags` name (as the settings are called), told to `emit` as it happens."""
-    given, kept = settings(flags), journal(ephemeral=ephemeral)
-    async with open_chat(given, kept, emit, lambda _done, _total: None, usual_tools="session") as chat:
-        yield chat
+    kept = journal(ephemeral=ephemeral)
+    try:
+        async with open_chat(settings(flags), kept, emit, lambda _done, _total: None, usual_tools="session") as chat:
+            yield chat
+    finally:
+        kept.leave()
 
 
 @asynccontextmanager
@@ -98,6 +102,11 @@ async def open_chat(
         known = model.digest or model.template
         who = model.digest or f"{model.id} {model.model_bytes} {'' if known else runtime.url}"
         learned = _Learned(counter, f"{runtime.kind} {version} {who} {model.template}")
+        if given.think is not None:
+            runtime.thinks = given.think == "on"
+            if not runtime.steers_thinking:
+                text = f"{runtime.kind} has no known way to turn thinking {given.think}: the model decides"
+                emit(Notice("think", text))
         rules, unfit = policy(given)
         for said in unfit:
             emit(Notice("threshold", said))
@@ -123,11 +132,14 @@ async def open_chat(
             Retrieve(chat.session, chat.fit),
             Recall(chat.session, index, chat.fit),
             UpdateWorkState(chat.session),
+            ContextInfo(chat.engine),
+            SummarizeContext(chat.engine),
         ]
         if model.calls_tools is True or given.tools is not None:
             approver = Approver(emit, [rule(text) for text in given.allow], yes=yes, ask=ask)
             tools = chosen(given.tool_sets(usual_tools), own, Path.cwd(), approver, chat.fit)
             offer(chat, tools, emit, insisted=given.tools is not None)
+        chat.preflight()
         try:
             yield chat
         finally:

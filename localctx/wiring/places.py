@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import TYPE_CHECKING
 
 from platformdirs import user_config_path, user_data_path
@@ -73,7 +74,7 @@ def journal(
     if sum((session is not None, resume is not None, go_on, ephemeral)) > 1:
         raise Misuse("--session, --resume, --continue and --ephemeral exclude each other; pass one")
     if ephemeral:
-        return MemoryJournal()
+        return MemoryJournal(folder=_temporary())
     if resume is not None:
         return sessions().resume(resume)
     if go_on:
@@ -84,6 +85,13 @@ def journal(
         if session is not None:
             raise
         return MemoryJournal(str(error))
+
+
+def _temporary() -> Path | None:
+    """A private folder for long results; None where there can be none."""
+    with suppress(OSError):
+        return Path(mkdtemp(prefix="localctx-"))
+    return None
 
 
 def sessions() -> Sessions:

@@ -12,11 +12,10 @@ from localctx.app.session import Session
 from localctx.core.checkpoint import render
 from localctx.core.journal import Entry, effect_of, living, project, undo
 from localctx.core.ladder import Compacted
-from localctx.core.messages import Message, plain
 from localctx.core.outgoing import outgoing
 from localctx.core.record import compactions as compactions_of
 from localctx.core.record import conversation, last_undo, overview
-from localctx.core.transcript import read as item_of
+from localctx.core.transcript import words
 from localctx.core.work import as_json
 from localctx.errors import JournalDamaged, Misuse, StoreUnusable
 from localctx.stores.files import lock, open_file, unusable
@@ -169,10 +168,10 @@ def take_back(name: str | None = None) -> Changed:
     """Takes back the last thing that the user said and all that came of it. Raises `Misuse` where nothing was said."""
     with _opened(name) as (journal, session):
         before = list(journal.entries())
-        words = session.undo()
-        if words is None:
+        said = session.undo()
+        if said is None:
             raise Misuse(f"session {journal.name} has nothing to take back: the user said nothing that still counts")
-        return _changed(journal.name, words, before, list(journal.entries()))
+        return _changed(journal.name, words(said), before, list(journal.entries()))
 
 
 def bring_back(name: str | None = None) -> Changed:
@@ -186,14 +185,12 @@ def bring_back(name: str | None = None) -> Changed:
         after = list(journal.entries())
         keep_state(sessions().state_file(journal.name), project(after).work)
         asked = next((entry for entry in before if entry.seq == undone.body["to"]), undone)
-        said = item_of(asked.body.get("message"))
-        words = plain(said.content) if isinstance(said, Message) else ""
-        return _changed(journal.name, words, after, before)
+        return _changed(journal.name, words(asked.body.get("message")), after, before)
 
 
-def _changed(name: str, words: str, more: Sequence[Entry], less: Sequence[Entry]) -> Changed:
+def _changed(name: str, said: str, more: Sequence[Entry], less: Sequence[Entry]) -> Changed:
     messages = len(conversation(more)) - len(conversation(less))
-    return Changed(name, words, messages, _compacted(living(more)) - _compacted(living(less)))
+    return Changed(name, said, messages, _compacted(living(more)) - _compacted(living(less)))
 
 
 def _compacted(entries: Iterable[Entry]) -> int:

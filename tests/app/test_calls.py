@@ -192,7 +192,7 @@ async def test_the_step_limit_ends_a_model_that_goes_in_circles(talk: Start) -> 
         offer(it.chat)
         await it.chat.ask("Go.")
         assert len(it.turns) == 3
-        assert [event.code for event in it.of(Notice)] == ["step-limit"]
+        assert [event.code for event in it.of(Notice)] == ["steps", "step-limit"]
         assert it.chat.session.pending == ()
         it.check()
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localctx.core.accounting import Usage
-from localctx.core.cost import Asked, Price, Speeds, explained, learned, pays, price, tail_within
+from localctx.core.cost import Asked, Price, Speeds, explained, learned, pays, price, silence_within, tail_within
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -142,6 +142,14 @@ def test_the_tail_is_what_is_read_again_within_the_patience() -> None:
     assert tail_within(20.0, Speeds(decode=9.0), 8_000) == 8_000
     assert tail_within(0.0, Speeds(prefill=100.0), 8_000) == 0
     assert tail_within(inf, Speeds(prefill=100.0), 8_000) == 8_000
+
+
+def test_a_slow_server_may_be_silent_for_longer() -> None:
+    assert silence_within(0, Speeds()) == 120.0
+    assert silence_within(6_000, Speeds(prefill=100.0)) == 120.0 + 3 * 60.0
+    assert silence_within(6_000, Speeds()) > silence_within(6_000, Speeds(prefill=100.0)), (
+        "nothing is known: be patient"
+    )
 
 
 # --- learning -----------------------------------------------------------------------------------------------------

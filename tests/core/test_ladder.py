@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from localctx.core.filling import fills
 from localctx.core.journal import project
 from localctx.core.ladder import (
     POLICIES,
@@ -23,7 +24,6 @@ from localctx.core.ladder import (
     choose_cut,
     clear,
     compaction_cut,
-    fills,
     freed,
     history_size,
     least,

@@ -119,6 +119,9 @@ class Fake:
     api_key: str | None = None
     metrics: bool = False
     tools: bool = False  # whether the chat template has them; then it also reads the arguments of former calls
+    vision: bool = False
+    batch: int = 2048  # prompt tokens that it reads at once: after each it says how far it is, where that was asked for
+    batch_delay: float = 0.0
     reply: str | list[str] | Callable[[Json], str | Calls | None] = "Done."
     reply_thinking: str = ""
     prompt_tokens: Callable[[Json], int] = lambda body: len(render(body))
@@ -231,6 +234,10 @@ class Answer:
 
     def event(self, choice: Json | None, **more: object) -> Json:
         return self.body("chat.completion.chunk", choice, **more)
+
+    def progress(self, done: int) -> Json:
+        said = {"total": self.prompt, "cache": self.cached, "processed": done, "time_ms": done - self.cached}
+        return self.event({"delta": {"role": "assistant", "content": None}}, prompt_progress=said)
 
     def deltas(self, size: int) -> list[Json]:
         words = [
@@ -399,6 +406,7 @@ def props(http: Http) -> Json:
     said["default_generation_settings"]["n_ctx"] = fake.claimed
     caps = ("supports_tools", "supports_tool_calls", "supports_object_arguments")
     said["chat_template_caps"] |= dict.fromkeys(caps, fake.tools)
+    said["modalities"] |= {"vision": fake.vision}
     mine = {"model_alias": fake.model, "model_path": f"/models/{fake.model}.gguf", "endpoint_metrics": fake.metrics}
     return said | mine | {"total_slots": fake.slots}
 
@@ -499,6 +507,10 @@ def stream(http: Http, answer: Answer) -> None:
     if fault in ("die_mid_stream", "error_mid_stream", "truncated_json"):
         pieces, tail = pieces[: (len(pieces) + 1) // 2], []
     http.head("text/event-stream", 200, {"X-Accel-Buffering": "no", "Transfer-Encoding": "chunked"})
+    for done in range(answer.cached, answer.prompt + http.fake.batch, http.fake.batch):
+        http.pause(http.fake.batch_delay if done > answer.cached else 0.0)
+        if http.body.get("return_progress"):
+            http.event(answer.progress(min(done, answer.prompt)))
     for event in [answer.event({"delta": {"role": "assistant", "content": None}}), *pieces, *tail]:
         http.pause(http.fake.delay)
         http.event(event)

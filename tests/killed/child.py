@@ -160,7 +160,7 @@ async def _undo(chat: Chat, shell: Shell) -> None:
 
 
 async def _filled(chat: Chat, shell: Shell) -> None:
-    used, *_ = await chat.filled()
+    used = (await chat.filling()).used
     budget, policy = chat.engine.budget, chat.engine.policy
     due = [int(budget.window * share) for share in (policy.warn, policy.compact, policy.trim)]
     messages, source = chat.session.history.messages(), chat.window.decided_by and chat.window.decided_by.source

@@ -460,11 +460,18 @@ async def test_wishes_are_sent_and_only_those() -> None:
     assert second == {key: value for key, value in first.items() if key != "temperature"} | {"max_tokens": 9}
 
 
-async def test_a_model_is_told_not_to_think_where_it_should_not() -> None:
+@pytest.mark.parametrize(
+    ("server", "request_", "told"),
+    [(None, None, None), (None, False, False), (None, True, True), (True, None, True), (True, False, False)],
+)
+async def test_a_model_thinks_as_the_request_says_else_as_the_server_was_set(
+    *, server: bool | None, request_: bool | None, told: bool | None
+) -> None:
     with running(Fake()) as fake:
-        for thinks in (True, False):
-            assert [piece async for piece in LlamaServer(fake.url).chat(Request(TERSE, 7, thinks=thinks))]
-    assert [body.get("chat_template_kwargs") for body in fake.chats] == [None, {"enable_thinking": False}]
+        talking = LlamaServer(fake.url)
+        talking.thinks = server
+        assert [piece async for piece in talking.chat(Request(TERSE, 7, thinks=request_))]
+    assert fake.chats[0].get("chat_template_kwargs") == (None if told is None else {"enable_thinking": told})
 
 
 async def test_an_outline_leaves_the_prompt_as_it_is_and_calls_no_tools() -> None:

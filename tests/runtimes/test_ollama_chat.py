@@ -130,7 +130,7 @@ async def test_a_stream_that_does_not_end_well_is_a_failure(lines: list[object],
 
 
 async def test_a_model_is_told_not_to_think_where_it_should_not() -> None:
-    for thinks, think in ((True, None), (False, False)):
+    for thinks, think in ((None, None), (False, False), (True, True)):
         transport = Ollama(recorded("23-chat-stream"))
         await said(transport, request=Request([{"role": "user", "content": "Hi."}], 8, thinks=thinks))
         (chat,) = transport.calls("/api/chat")

@@ -23,16 +23,17 @@ from localctx.errors import (
     Unauthorized,
     Unreachable,
 )
-from localctx.ports import Delta, Finished, Piece, Request
+from localctx.ports import Delta, Finished, Piece, Prefilled, Request, Runtime
 from localctx.runtimes.detect import READERS
 from localctx.runtimes.llama_server import LlamaServer
+from localctx.runtimes.ollama_chat import OllamaServer
 from localctx.runtimes.openai_chat import OpenAIServer
 from tests.fakes.llama_server import Calls, Fake, running
 from tests.recordings import load, transport
 from tests.runtimes.raw import events, http, saying
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 pytestmark = pytest.mark.anyio
 
@@ -42,7 +43,7 @@ TEXT = '{"choices":[{"delta":{"content":"a"}}]}'
 STOP = '{"choices":[{"delta":{},"finish_reason":"stop"}]}'
 
 
-async def heard(server: LlamaServer, into: list[Piece] | None = None, request: Request = HELLO) -> list[Piece]:
+async def heard(server: Runtime, into: list[Piece] | None = None, request: Request = HELLO) -> list[Piece]:
     pieces = [] if into is None else into
     async for piece in server.chat(request):
         pieces.append(piece)
@@ -67,13 +68,34 @@ def text(pieces: list[Piece]) -> str:
     ],
 )
 async def test_a_recorded_stream_gives_its_text_and_its_usage(name: str, said: str, usage: Usage) -> None:
-    pieces = await heard(LlamaServer("http://recorded", transport=transport(name)))
+    pieces: list[Piece] = [
+        piece
+        for piece in await heard(LlamaServer("http://recorded", transport=transport(name)))
+        if not isinstance(piece, Prefilled)
+    ]
     assert all(isinstance(piece, Delta) and piece.text and not piece.thinking for piece in pieces[:-1])
     assert text(pieces) == said
     end = pieces[-1]
     assert isinstance(end, Finished)
     assert (end.reason, end.called_tools) == ("length", False)
     assert astuple(end.usage) == pytest.approx(astuple(usage))
+
+
+async def test_a_recorded_prefill_says_how_far_it_is() -> None:
+    said = await heard(LlamaServer("http://recorded", transport=transport("11c-chat-stream-timings-progress")))
+    steps = [piece for piece in said if isinstance(piece, Prefilled)]
+    assert steps == [Prefilled(5, 2723, 5), Prefilled(2053, 2723, 5), Prefilled(2723, 2723, 5)]
+    assert said[: len(steps)] == steps, "all of it is read before anything is said"
+
+
+@pytest.mark.parametrize(
+    "progress", ["7", "[]", '{"processed":9,"total":5,"cache":0}', '{"processed":1,"total":5,"cache":2}', '{"total":5}']
+)
+async def test_progress_that_cannot_be_is_left_out(progress: str) -> None:
+    chunk = f'{{"choices":[{{"delta":{{"content":"a"}}}}],"prompt_progress":{progress}}}'
+    with saying(lambda _: [events(chunk, STOP, "[DONE]")]) as raw:
+        *pieces, _ = await heard(LlamaServer(raw.url))
+    assert pieces == [Delta("a")]
 
 
 async def test_thinking_goes_by_one_of_two_names() -> None:
@@ -516,3 +538,30 @@ async def test_a_line_without_end_is_cut_off() -> None:
         finally:
             tracemalloc.stop()
         assert monotonic() - began < 10
+
+
+@pytest.mark.parametrize(("patience", "seconds"), [(None, 120.0), (5.0, 120.0), (600.0, 600.0)])
+@pytest.mark.parametrize("server", ["llama-server", "vllm", "ollama"])
+async def test_a_request_may_wait_as_long_as_it_says(server: str, patience: float | None, seconds: float) -> None:
+    waited: list[float] = []
+
+    def silent(request: httpx.Request) -> httpx.Response:
+        if "chat" in request.url.path:
+            waited.append(request.extensions["timeout"]["read"])
+            raise httpx.ReadTimeout("", request=request)
+        return httpx.Response(404)
+
+    quiet = httpx.MockTransport(silent)
+    starts: dict[str, Callable[[], Runtime]] = {
+        "llama-server": lambda: LlamaServer("http://silent", transport=quiet),
+        "vllm": lambda: OpenAIServer("http://silent", READERS["vllm"], kind="vllm", transport=quiet),
+        "ollama": lambda: resident(OllamaServer("http://silent", transport=quiet)),
+    }
+    with pytest.raises(ServerFailed, match=f"was silent for {seconds:,.0f} s"):
+        await heard(starts[server](), request=replace(HELLO, patience=patience))
+    assert waited == [seconds]
+
+
+def resident(server: OllamaServer) -> OllamaServer:
+    server._num_ctx = 4096
+    return server

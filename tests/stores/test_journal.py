@@ -160,6 +160,21 @@ def test_a_journal_in_memory_says_why_it_is_one() -> None:
     assert MemoryJournal("the disk is full").trouble == "the disk is full"
 
 
+def test_long_results_of_a_journal_in_memory_are_files_until_it_is_left(tmp_path: Path) -> None:
+    folder = tmp_path / "bodies"
+    memory, text = MemoryJournal(folder=folder), "line\n" * 5_000
+    call = {"id": "a", "type": "function", "function": {"name": "read_file", "arguments": "{}"}}
+    memory.append("message", {"message": {"role": "assistant", "content": "", "tool_calls": [call]}})
+    result = {"role": "tool", "tool_call_id": "a", "content": text[:8_000]}
+    memory.append("message", {"message": result, "whole": text})
+    assert sum(file.stat().st_size for file in folder.iterdir()) == len(text) + 8_000
+    assert [entry.body["message"] for entry in memory.entries()][1] == result
+    assert memory.whole(memory.entries()[1]) == text
+    assert len(str(memory._entries)) < 4_000, "the text itself is not in memory"
+    memory.leave()
+    assert not folder.exists()
+
+
 # --- what is written ------------------------------------------------------------------------------------------------
 
 

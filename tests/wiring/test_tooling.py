@@ -74,6 +74,7 @@ async def test_a_program_of_one_s_own_offers_no_tools_of_files_unless_it_says_so
     with running(Fake(n_ctx=16384, tools=True)) as fake:
         async with connect(url=fake.url) as chat:
             offered = [shelf.name for shelf in chat.tools.shelves if shelf.state == "offered"]
-            assert offered == ["retrieve_tool_result", "recall", "update_work_state"]
+            session = ["retrieve_tool_result", "recall", "update_work_state", "context_info", "summarize_context"]
+            assert offered == session
         async with connect(url=fake.url, tools="read") as chat:
             assert [shelf.name for shelf in chat.tools.shelves] == ["read_file", "list_dir", "grep", "find"]

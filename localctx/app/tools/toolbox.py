@@ -110,6 +110,10 @@ class Toolbox:
             self._offered.append(name)
         return name in self._offered
 
+    def sizes(self, size: Callable[[str], int]) -> dict[str, int]:
+        """What each schema that is offered takes in a request, in tokens."""
+        return {name: _weight(self._tools[name], size) for name in self._offered}
+
     async def run(self, call: ToolCall) -> Outcome:
         """What a call comes to; a mistake of the model's is answered with an error that says what would be right."""
         outcome = await self._run(call)
