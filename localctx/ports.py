@@ -246,10 +246,14 @@ class Index(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a call came to: the whole text, and where it comes from if nobody here wrote it. `error: ` begins a failure."""
+    """What a call came to: the whole text, and where it comes from if nobody here wrote it. `error: ` begins a failure.
+
+    `malformed`: nothing was done, as the arguments could not be read.
+    """
 
     text: str
     provenance: Provenance | None = None
+    malformed: bool = False
 
 
 class Tool(Protocol):

@@ -135,9 +135,12 @@ async def open_chat(
             ContextInfo(chat.engine),
             SummarizeContext(chat.engine),
         ]
-        if model.calls_tools is True or given.tools is not None:
+        sets = given.tool_sets(usual_tools)
+        if model.calls_tools is False and sets and given.tools is None:
+            emit(Notice("no-tools", f"{model.id} cannot call tools, says its server: going on without"))
+        elif sets:
             approver = Approver(emit, [rule(text) for text in given.allow], yes=yes, ask=ask)
-            tools = chosen(given.tool_sets(usual_tools), own, Path.cwd(), approver, chat.fit)
+            tools = chosen(sets, own, Path.cwd(), approver, chat.fit)
             offer(chat, tools, emit, insisted=given.tools is not None)
         chat.preflight()
         try:

@@ -130,7 +130,11 @@ class Toolbox:
             return Outcome(f"error: there is no tool {call.name[:60]!r}; there are {', '.join(self._tools) or 'none'}")
         self.offer(call.name)
         try:
-            return await tool.run(fitted(tool.schema, call.arguments))
+            arguments = fitted(tool.schema, call.arguments)
+        except ValueError as error:
+            return Outcome(f"error: {error}", malformed=True)
+        try:
+            return await tool.run(arguments)
         except ValueError as error:
             return Outcome(f"error: {error}")
         except LocalctxError:
