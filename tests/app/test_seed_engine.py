@@ -289,7 +289,7 @@ async def test_a_person_is_warned_once() -> None:
     assert [type(event) for event in stage.events] == [PressureRaised]
     await stage.engine.compact()
     await stage.engine.settle()
-    stage.engine.session.add(asked("sand " * 4_700))
+    stage.engine.session.add(asked("sand " * 3_500))
     stage.engine.session.add(said("done"))
     await stage.engine.settle()
     assert [type(event) for event in stage.events].count(PressureRaised) == 2

@@ -28,7 +28,7 @@ from localctx.core.journal import (
     work,
 )
 from localctx.core.ladder import Cleared, Compacted, Effect, Stub, Withdrawn
-from localctx.core.messages import Checkpoint, Facts, History, Message, Said, Words
+from localctx.core.messages import Checkpoint, Facts, History, Mark, Message, Said, Words
 from localctx.core.transcript import flatten
 from localctx.core.work import WorkState, patched
 from localctx.errors import JournalDamaged
@@ -50,6 +50,7 @@ CHECKPOINT = Checkpoint(
     words=(Words(1, "move the tests"),),
     unsaid=2,
     shed=3,
+    marks=(Mark(3, (1, 0, 1, 0, 0)),),
 )
 EFFECTS: list[Effect] = [
     Cleared((Stub(3, "[cleared]"), Stub(2, "{}", "call_1"))),
