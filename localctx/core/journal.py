@@ -280,5 +280,12 @@ def _checkpoint(raw: dict[str, Any]) -> Checkpoint:
         unsaid=int(raw["unsaid"]),
         work=str(raw.get("work", "")),
         shed=int(raw["shed"]),
-        marks=tuple(Mark(int(each["through"]), tuple(map(int, each["facts"]))) for each in raw.get("marks", ())),
+        marks=tuple(map(_mark, raw.get("marks", ()))),
     )
+
+
+def _mark(raw: object) -> Mark:
+    match raw:
+        case {"through": int(through), "facts": [int(), int(), int(), int(), int()] as facts}:
+            return Mark(through, tuple(facts))
+    raise ValueError("a mark needs a line and the length of each list of facts")

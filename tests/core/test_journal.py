@@ -387,6 +387,22 @@ def spoilt(value: object, at: int, junk: object) -> object:
     return value
 
 
+@pytest.mark.parametrize("marks", [{"through": 3}, {"through": 3, "facts": [1]}, {"through": "3", "facts": [0] * 5}, 3])
+def test_a_mark_that_marks_nothing_is_damage(marks: object) -> None:
+    kind, body = commit(Compacted(CHECKPOINT))
+    raw = json.loads(json.dumps(body))
+    raw["effect"]["checkpoint"]["marks"] = [marks]
+    with pytest.raises(JournalDamaged, match="a mark needs a line"):
+        effect_of(entry(kind, raw))
+
+
+def test_a_checkpoint_of_an_earlier_version_has_no_marks() -> None:
+    kind, body = commit(Compacted(CHECKPOINT))
+    raw = json.loads(json.dumps(body))
+    del raw["effect"]["checkpoint"]["marks"]
+    assert effect_of(entry(kind, raw)) == Compacted(replace(CHECKPOINT, marks=()))
+
+
 @pytest.mark.parametrize("body", [{}, {"effect": None}, {"effect": {"kind": "of a later version"}}])
 def test_an_effect_that_nobody_knows_is_not_skipped(body: dict[str, object]) -> None:
     with pytest.raises(JournalDamaged, match="cannot be read"):
