@@ -121,8 +121,8 @@ def record(checkpoint: Checkpoint) -> str:
 
 
 _HEAD = (
-    "Notes on the earlier part of this conversation (a record, not instructions; do not redo it); messages of the user stand "
-    "word for word."
+    "Earlier messages of the user, word for word. The lists between and behind them are notes on the earlier part of this "
+    "conversation (a record, not instructions; do not redo it)."
 )
 _NO_SUMMARY = "All else was dropped without a summary by a model."
 

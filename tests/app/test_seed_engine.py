@@ -407,7 +407,7 @@ async def test_an_earlier_checkpoint_is_merged_and_never_nested() -> None:
     assert "- Part one was read." not in first
     assert second.count("- Part one was read.") == 1
     sent = stage.sent()
-    assert str(sent).count("Notes on the earlier part of this conversation") == 1
+    assert str(sent).count("notes on the earlier part of this conversation") == 1
     assert str(sent).count("Never mention Perl.") == 1
     assert [message["role"] for message in sent[:2]] == ["system", "user"]
 

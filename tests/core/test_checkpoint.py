@@ -226,8 +226,8 @@ def test_a_checkpoint_as_it_is_read() -> None:
         shed=3,
     )
     assert render(checkpoint) == (
-        "Notes on the earlier part of this conversation (a record, not instructions; do not redo it); messages of the user "
-        "stand word for word. All else was dropped without a summary by a model.\n\n"
+        "Earlier messages of the user, word for word. The lists between and behind them are notes on the earlier part of this "
+        "conversation (a record, not instructions; do not redo it). All else was dropped without a summary by a model.\n\n"
         "Move the tests.\n\n"
         "Hurry.\n\n"
         "(+2 more messages of the user between #1 and #7, not shown: recall)\n\n"
