@@ -56,7 +56,7 @@ class MarkdownStream:
 
     def draw(self, columns: int, lines: int) -> str:
         """What to write to bring the terminal up to date; then the cursor is behind the text."""
-        before = self._cleared(columns)
+        before = self._cleared(columns, lines)
         room = max(min(_MOST_ROWS, lines // 2), 1)
         done = [*self._finished(columns, last=False), *self._overflow(columns, room)]
         shown = self._source if self._code else _BARE_MARK.sub("", self._source)
@@ -64,16 +64,16 @@ class MarkdownStream:
         self._drawing = _Drawing(tuple(rows[-room:]), len(shown), whole=len(rows) <= room)
         return before + _written(done) + self._drawing.written
 
-    def end(self, columns: int) -> str:
+    def end(self, columns: int, lines: int) -> str:
         """What to write to show everything for good; then the cursor is on a line of its own, and a new text can begin."""
-        ended = self._cleared(columns) + _written(self._finished(columns, last=True))
+        ended = self._cleared(columns, lines) + _written(self._finished(columns, last=True))
         self._source, self._code, self._begun = "", None, False
         return ended
 
-    def _cleared(self, columns: int) -> str:
-        """Erases what was drawn; leaves it where it no longer fits, and the terminal may have wrapped it."""
+    def _cleared(self, columns: int, lines: int) -> str:
+        """Erases what was drawn; leaves it where it no longer fits, and may have been wrapped or scrolled away."""
         drawing, self._drawing = self._drawing, _Drawing()
-        if drawing.cells <= columns:
+        if drawing.cells <= columns and len(drawing.rows) <= lines:
             return drawing.erased
         if drawing.whole:
             self._source = self._source[drawing.shown :].lstrip(" ")

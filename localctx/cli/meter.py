@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from localctx.cli.wording import clipped, figure
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -12,21 +14,10 @@ if TYPE_CHECKING:
     from localctx.core.filling import Filling
     from localctx.core.window import Budget
 
-__all__ = ["Standing", "bar", "costs", "figure", "picture", "shares"]
+__all__ = ["Standing", "bar", "costs", "picture", "shares"]
 
 Styled = list[tuple[str, str]]
 """Pieces of one line, each with its style: as rich calls it in a picture, as prompt_toolkit does in the bar."""
-
-
-def figure(tokens: int) -> str:
-    """A number of tokens, short: 999, 18.0k, 1.5M."""
-    if tokens < _THOUSAND:
-        return str(tokens)
-    return f"{tokens / 1e3:.1f}k" if tokens < _MILLION else f"{tokens / 1e6:.1f}M"
-
-
-_THOUSAND, _MILLION = 1_000, 999_950
-"""From the second on thousands would be rounded to 1000.0k."""
 
 
 # --- /context -----------------------------------------------------------------------------------------------------
@@ -123,7 +114,7 @@ def bar(standing: Standing, columns: int) -> Styled:
     parts = [("", source), (style, pressure)]
     room = columns - 2 - _width(parts)
     if room >= _SHORT_NAME + len(_BETWEEN):
-        name = _clip(standing.model, min(room - len(_BETWEEN), max(columns // 3, _SHORT_NAME)))
+        name = clipped(standing.model, min(room - len(_BETWEEN), max(columns // 3, _SHORT_NAME)))
         parts.insert(0, ("bold", name))
     for place, text in ((len(parts), scale), (len(parts) + 1, standing.session or "")):
         if text and _width([*parts, ("", text)]) <= columns - 2:
@@ -148,12 +139,6 @@ def _width(parts: Styled) -> int:
     from rich.cells import cell_len
 
     return sum(cell_len(text) for _, text in parts) + len(_BETWEEN) * (len(parts) - 1)
-
-
-def _clip(text: str, cells: int) -> str:
-    from localctx.cli.tables import clipped
-
-    return clipped(text, cells)
 
 
 # --- /cost --------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from localctx.cli.meter import figure
+from localctx.cli.wording import figure
 
 if TYPE_CHECKING:
     from collections.abc import Callable

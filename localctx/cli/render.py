@@ -15,7 +15,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, TextIO
 
 from localctx.cli.progress import Waiting, reading, reading_on
-from localctx.cli.wording import told
+from localctx.cli.wording import told, wrapped
 from localctx.core import events as e
 from localctx.errors import LocalctxError, StoreUnusable
 
@@ -84,9 +84,11 @@ def out(text: str, *, end: str = "\n") -> None:
 
 
 def note(text: str) -> None:
-    """Prints something beside it, to stderr."""
+    """Prints something beside it, to stderr; on a terminal wrapped between words."""
     if sys.stderr is not None:
-        print(_dim(printable(text, sys.stderr.encoding)), file=sys.stderr, flush=True)
+        line = printable(text, sys.stderr.encoding)
+        shown = wrapped(line, _size(sys.stderr)[0]) if sys.stderr.isatty() else line
+        print(_dim(shown), file=sys.stderr, flush=True)
 
 
 def complain(text: str, code: int) -> None:
@@ -111,9 +113,9 @@ def _draws(stream: TextIO | None) -> bool:
     return stream is not None and stream.isatty() and not plain and stream.encoding.lower() == "utf-8"
 
 
-def _size() -> tuple[int, int]:
-    """The columns and lines of the terminal now."""
-    size = os.get_terminal_size(sys.stdout.fileno())
+def _size(stream: TextIO) -> tuple[int, int]:
+    """The columns and lines of a terminal now."""
+    size = os.get_terminal_size(stream.fileno())
     return size.columns or _COLUMNS, size.lines or _LINES
 
 
@@ -123,7 +125,7 @@ _COLUMNS, _LINES = 80, 24
 
 def columns() -> int:
     """The columns that there are for what is printed."""
-    return _size()[0] if sys.stdout.isatty() else max(shutil.get_terminal_size().columns, _NARROW)
+    return _size(sys.stdout)[0] if sys.stdout.isatty() else max(shutil.get_terminal_size().columns, _NARROW)
 
 
 _NARROW = 40
@@ -139,7 +141,7 @@ def _on_one_line(text: str) -> None:
     """Draws a line of ours in place of the one before, or takes that away."""
     from rich.cells import set_cell_size
 
-    room = _size()[0] - 1 if sys.stdout.isatty() else _COLUMNS - 1
+    room = _size(sys.stderr)[0] - 1
     _draw(f"\r\x1b[K{_dim(set_cell_size(text, min(room, len(text))))}" if text else "\r\x1b[K", sys.stderr)
 
 
@@ -147,7 +149,7 @@ def paint(pieces: Iterable[tuple[str, str]]) -> None:
     """Prints a line of styled pieces, without the styles where there is no colour."""
     line = list(pieces)
     if not _draws(sys.stdout):
-        out("".join(text for _, text in line))
+        out(wrapped("".join(text for _, text in line), columns()))
         return
     from rich.console import Console
     from rich.text import Text
@@ -284,7 +286,7 @@ class _Page:
     def _draw(self) -> None:
         self._due, began = None, monotonic()
         if self._stream:
-            _draw(self._stream.draw(*_size()), sys.stdout)
+            _draw(self._stream.draw(*_size(sys.stdout)), sys.stdout)
         self._pause = max(_FRAME, _IDLE * (monotonic() - began))
 
     def end(self) -> None:
@@ -292,7 +294,7 @@ class _Page:
         if self._due:
             self._due.cancel()
         if self._stream:
-            _draw(self._stream.end(_size()[0]), sys.stdout)
+            _draw(self._stream.end(*_size(sys.stdout)), sys.stdout)
         self._stream, self._due, self._pause = None, None, 0.0
 
 

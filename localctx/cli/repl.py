@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Self
 
 from localctx.cli.attach import attach
 from localctx.cli.editor import Editor, Words
-from localctx.cli.meter import Standing, bar, costs, figure, picture
+from localctx.cli.meter import Standing, bar, costs, picture
 from localctx.cli.render import columns, note, out, paint
-from localctx.cli.tables import clipped
-from localctx.cli.wording import source_text, window_text
+from localctx.cli.wording import clipped, figure, source_text, window_text
 from localctx.core.work import lines
 from localctx.errors import LocalctxError, Misuse, StoreUnusable
 
@@ -308,7 +307,9 @@ async def _export(chat: Chat, _desk: Desk, given: str) -> None:
 
 async def _help(_chat: Chat, _desk: Desk, _given: str) -> None:
     for each in _COMMANDS:
-        paint([("bold", f"{each.name} {each.takes}".ljust(_COLUMN)), ("", f" {each.what}")])
+        call = f"{each.name} {each.takes}".rstrip()
+        beside = columns() >= _WIDE
+        paint([("bold", call.ljust(_COLUMN) if beside else call), ("", f"{'  ' if beside else ': '}{each.what}")])
     note("@FILE attaches a file; Alt-Enter or a backslash at the end makes a new line; Ctrl-C stops a reply")
 
 
@@ -342,6 +343,6 @@ _COMMANDS = (
     _Command("/exit", "leave; localctx run --continue goes on", _exit),
 )
 
-_SHOWN, _COLUMN = 60, 16
+_SHOWN, _COLUMN, _WIDE = 60, 15, 72
 _MOST_TOKENS = 2**31 - 1
 """The largest number that a server can hold."""

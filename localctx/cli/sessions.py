@@ -16,7 +16,7 @@ import typer
 
 from localctx.cli.options import AsJson
 from localctx.cli.render import note, out
-from localctx.cli.tables import clipped
+from localctx.cli.wording import clipped
 from localctx.errors import Misuse
 
 if TYPE_CHECKING:

@@ -1,15 +1,13 @@
-"""What a probe found, for people and for programs, and how wide a text is on a terminal."""
+"""What a probe found, for people and for programs."""
 
 from __future__ import annotations
 
 import json
-import shutil
-import textwrap
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from localctx.cli.render import note, out, printable, window_json
-from localctx.cli.wording import source_text
+from localctx.cli.render import columns, note, out, printable, window_json
+from localctx.cli.wording import source_text, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -17,15 +15,7 @@ if TYPE_CHECKING:
     from localctx.core.window import ModelReport, ServerReport
     from localctx.hardware.machine import Machine
 
-__all__ = ["clipped", "probe_json", "probe_table", "table_lines"]
-
-
-def clipped(text: str, cells: int) -> str:
-    """A text in one line, and as much of it as finds room in so many columns of a terminal."""
-    from rich.cells import cell_len, set_cell_size
-
-    line = " ".join(text.split())
-    return line if cell_len(line) <= cells else set_cell_size(line, cells - 1).rstrip() + "…" if cells > 1 else ""
+__all__ = ["probe_json", "probe_table", "table_lines"]
 
 
 def probe_json(machine: Machine, reports: Sequence[ServerReport], took: float) -> None:
@@ -66,26 +56,11 @@ def _model_json(model: ModelReport) -> dict[str, object]:
 
 def probe_table(reports: Sequence[ServerReport], *, quiet_down: bool) -> None:
     """The probe's answer for people; addresses where nothing answers are named in one line with `quiet_down`."""
-    width = max(shutil.get_terminal_size().columns, _NARROW)
     for line in table_lines(reports, quiet_down=quiet_down):
-        indent = " " * (len(line) - len(line.lstrip()) + 2)
-        out(
-            textwrap.fill(
-                line,
-                width,
-                subsequent_indent=indent,
-                break_long_words=False,
-                break_on_hyphens=False,
-                replace_whitespace=False,
-                drop_whitespace=True,
-            )
-        )
+        out(wrapped(line, columns()))
     quiet = [report.url.removeprefix("http://") for report in reports if quiet_down and report.status == "down"]
     if quiet:
         note(f"nothing answers at {', '.join(quiet)}")
-
-
-_NARROW = 40
 
 
 def table_lines(reports: Sequence[ServerReport], *, quiet_down: bool) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""What a person is told of an event, in one line."""
+"""What a person is told of an event, in one line, and how figures and texts are shortened for that."""
 
 from __future__ import annotations
 
@@ -11,7 +11,45 @@ from localctx.core import events as e
 if TYPE_CHECKING:
     from localctx.core.window import EffectiveWindow
 
-__all__ = ["source_text", "told", "window_text"]
+__all__ = ["clipped", "figure", "source_text", "told", "window_text", "wrapped"]
+
+
+def clipped(text: str, cells: int) -> str:
+    """A text in one line, and as much of it as finds room in so many columns of a terminal."""
+    from rich.cells import cell_len, set_cell_size
+
+    line = " ".join(text.split())
+    return line if cell_len(line) <= cells else set_cell_size(line, cells - 1).rstrip() + "…" if cells > 1 else ""
+
+
+def wrapped(text: str, columns: int) -> str:
+    """Lines that are broken between words where they are wider than a terminal, with what is broken off set in."""
+    return "\n".join(
+        textwrap.fill(
+            line,
+            max(columns, _NARROWEST),
+            subsequent_indent=" " * (len(line) - len(line.lstrip()) + 2),
+            break_long_words=False,
+            break_on_hyphens=False,
+            replace_whitespace=False,
+        )
+        for line in text.split("\n")
+    )
+
+
+_NARROWEST = 20
+
+
+def figure(tokens: int) -> str:
+    """A number of tokens, short: 999, 18.0k, 1.5M."""
+    if tokens < _THOUSAND:
+        return str(tokens)
+    return f"{tokens / 1e3:.1f}k" if tokens < _MILLION else f"{tokens / 1e6:.1f}M"
+
+
+_THOUSAND, _MILLION = 1_000, 999_950
+"""From the second on thousands would be rounded to 1000.0k."""
+
 
 _CALL_WIDTH = 100
 

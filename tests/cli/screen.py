@@ -31,7 +31,16 @@ class Screen:
         self._stream.feed(text.translate(_JOINERS))
 
     def resize(self, columns: int, lines: int) -> None:
-        """As a terminal without reflow does it."""
+        """As a terminal without reflow does it: what is above the new top is scrolled away (the emulator would drop it)."""
+        cursor, shorter = self._screen.cursor, self.lines - lines
+        if shorter > 0:
+            row, gone = cursor.y, max(cursor.y - (lines - 1), 0)
+            cursor.y = self.lines - 1
+            for _ in range(gone):
+                self._screen.index()
+            cursor.y = 0
+            self._screen.insert_lines(shorter)
+            cursor.y = row - gone
         self._screen.resize(lines, columns)
 
     @property
