@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Self
 from localctx.cli.attach import attach
 from localctx.cli.editor import Editor, Words
 from localctx.cli.meter import Standing, bar, costs, picture
-from localctx.cli.render import columns, note, out, paint
+from localctx.cli.render import columns, note, out, paint, printable
 from localctx.cli.wording import clipped, figure, source_text, window_text
 from localctx.core.work import lines
 from localctx.errors import LocalctxError, Misuse, StoreUnusable
@@ -114,7 +114,13 @@ def _standing(chat: Chat) -> Standing:
     source = decided.source if decided else chat.window.confidence
     name = chat.session.journal.name
     return Standing(
-        chat.model, name, source, chat.last_used, chat.engine.budget.window, warn=policy.warn, compact=policy.compact
+        printable(chat.model, None),
+        name,
+        source,
+        chat.last_used,
+        chat.engine.budget.window,
+        warn=policy.warn,
+        compact=policy.compact,
     )
 
 
