@@ -104,12 +104,10 @@ class Editor:
         with patch_stdout(raw=True):
             return await self._session.prompt_async("> ", handle_sigint=False)
 
-    def interrupt(self) -> bool:
-        """Does what Ctrl-C does, if a line is being read; whether one is."""
-        if self._session.app.is_running:
+    def interrupt(self) -> None:
+        """Does what Ctrl-C does, where a line is being read."""
+        if self._session.app.is_running and not self._session.app.is_done:
             self._session.app.exit(exception=KeyboardInterrupt)
-            return True
-        return False
 
     @property
     def abandoned(self) -> bool:

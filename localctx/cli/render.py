@@ -216,11 +216,12 @@ class Renderer:
 
     def _think(self, text: str) -> None:
         """Thinking is one line that tells how long it takes; with `--verbose` it is shown beside the answer, on stderr."""
-        self._thinks = True
         if _verbose:
+            self._waiting.end()
             self._aside = not text.endswith("\n")
             _aside(text)
         else:
+            self._thinks = True
             self._wait("thinking", lambda seconds: f"thinking ... {seconds:.0f} s")
 
     def _wait(self, what: str, told: Callable[[float], str]) -> None:

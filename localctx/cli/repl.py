@@ -53,7 +53,7 @@ class Desk:
         self.render, self._models = render, models
         self.chat: Chat | None = None
         self.editor = Editor(history, Words(((each.name, each.what) for each in _COMMANDS), self._choices), self._bar)
-        self._known: list[str] = []
+        self._known: list[str] | None = None
         self._working: asyncio.Task[object] | None = None
         self._stopped = False
 
@@ -100,10 +100,11 @@ class Desk:
 
     def _choices(self, command: str) -> Sequence[str]:
         """What a command may be given; asked for in a thread of the editor's."""
-        if command == "/model" and not self._known and self.chat:
+        if command == "/model" and self._known is None and self.chat:
+            self._known = []
             with suppress(LocalctxError):
                 asyncio.run(self.models(self.chat))
-        return {"/model": self._known, "/work": ["clear"]}.get(command, [])
+        return {"/model": self._known or [], "/work": ["clear"]}.get(command, [])
 
     def _bar(self, width: int) -> Styled:
         return bar(_standing(self.chat), width) if self.chat else []
@@ -306,7 +307,9 @@ async def _export(chat: Chat, _desk: Desk, given: str) -> None:
 
     name = chat.session.journal.name
     if name is None:
-        raise Misuse("this session is kept nowhere (--ephemeral), and there is nothing to export it from")
+        raise Misuse(
+            "this session is kept nowhere, so nothing can be exported; begin one that is kept with --session NAME"
+        )
     file = Path(os.path.expanduser(given or f"{name}.md"))  # noqa: ASYNC240, PTH111  no disk is asked
     export(name, "openai" if file.suffix == ".json" else "markdown", file, ahead=False)
 

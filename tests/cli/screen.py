@@ -19,6 +19,13 @@ _JOINERS = dict.fromkeys((0x200D, 0xFE0F))
 """What joins emoji: the emulator stops at it, and many terminals show the parts side by side, which is wider."""
 
 
+class _Answering(pyte.HistoryScreen):
+    answer: Callable[[str], object]
+
+    def write_process_input(self, data: str) -> None:
+        self.answer(data)
+
+
 class Screen:
     """A terminal of so many columns and lines. As on a real one, a line end moves to the first column as well."""
 
@@ -26,8 +33,8 @@ class Screen:
         self, columns: int = 80, lines: int = 24, answer: Callable[[str], object] = lambda _text: None
     ) -> None:
         """`answer` is given what the terminal says itself: where the cursor is."""
-        self._screen = pyte.HistoryScreen(columns, lines, history=100_000)
-        self._screen.write_process_input = answer
+        self._screen = _Answering(columns, lines, history=100_000)
+        self._screen.answer = answer
         self._screen.set_mode(pyte.modes.LNM)
         self._stream = pyte.Stream(self._screen)
 
@@ -150,6 +157,10 @@ class Terminal:
     def interrupt(self) -> None:
         """A Ctrl-C that is typed."""
         self.send("\x03")
+
+    def signal(self, number: int) -> None:
+        """A signal from elsewhere."""
+        self._child.kill(number)
 
     def ended(self) -> int:
         """Waits for the end of the program; its exit code."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import stat
 import subprocess
 import sys
@@ -84,6 +85,23 @@ def test_an_empty_line_does_nothing_and_ctrl_d_leaves(start: Start, fake: Fake) 
     terminal.send("\x04")
     assert terminal.ended() == 0
     assert fake.chats == []
+
+
+def test_ctrl_c_while_the_model_loads_ends_the_program(start: Start) -> None:
+    with running(Fake(loading_for=600)) as loading:
+        terminal = start("--ephemeral", "--url", loading.url)
+        terminal.until(lambda _screen: len(loading.requests) > 1)
+        terminal.interrupt()
+        assert terminal.ended() == 130
+    assert "Traceback" not in terminal.raw
+
+
+def test_an_interrupt_from_elsewhere_ends_nothing_while_a_line_is_typed(start: Start) -> None:
+    terminal = start()
+    terminal.ready()
+    terminal.signal(signal.SIGINT)
+    terminal.until("Ctrl-D or /exit leaves")
+    terminal.ask("Still?", "Hello there.")
 
 
 def test_ctrl_c_on_a_line_takes_it_away(start: Start, fake: Fake) -> None:
