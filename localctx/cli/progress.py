@@ -38,18 +38,23 @@ class Waiting:
                 self._next = asyncio.get_running_loop().call_later(_PATIENCE, self._draw)
         self._told = told
 
+    @property
+    def seconds(self) -> float:
+        """How long it was waited by now."""
+        return monotonic() - self._begun if self._what else 0.0
+
     def end(self) -> float:
         """Takes the line away; how many seconds it was waited."""
         if self._next:
             self._next.cancel()
         if self._shown:
             self._show("")
-        seconds = monotonic() - self._begun if self._what else 0.0
+        seconds = self.seconds
         self._what, self._next, self._shown = "", None, False
         return seconds
 
     def _draw(self) -> None:
-        self._show(self._told(monotonic() - self._begun))
+        self._show(self._told(self.seconds))
         self._shown = True
         self._next = asyncio.get_running_loop().call_later(_TICK, self._draw)
 
@@ -60,8 +65,14 @@ def reading(sent: RequestSent) -> Callable[[float], str]:
     return lambda seconds: f"reading {figure(sent.new)} of {figure(sent.prompt)} tokens ... {seconds:.0f}{likely}"
 
 
-def reading_on(far: Prefilling) -> Callable[[float], str]:
-    """What is told while a server reads a prompt and says how far it is."""
-    done = min(far.done, far.total)
-    share = done * 100 // max(far.total, 1)
-    return lambda seconds: f"reading {share}% ({figure(done)} of {figure(far.total)} tokens) ... {seconds:.0f} s"
+def reading_on(far: Prefilling, waited: float) -> Callable[[float], str]:
+    """What is told while a server reads a prompt and says how far it is; it said so after `waited` seconds."""
+    done, total = min(far.done, far.total), max(far.total, 1)
+    read = done - far.cached
+    whole = waited * (total - far.cached) / read if read > 0 else 0.0
+
+    def told(seconds: float) -> str:
+        more = f", about {whole - seconds:.0f} s more" if whole - seconds >= 1 else ""
+        return f"reading {done * 100 // total}% of {figure(far.total)} tokens ... {seconds:.0f} s{more}"
+
+    return told

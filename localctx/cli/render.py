@@ -202,7 +202,7 @@ class Renderer:
         elif isinstance(event, e.RequestSent):
             self._wait("reading", reading(event))
         elif isinstance(event, e.Prefilling):
-            self._wait("reading", reading_on(event))
+            self._wait("reading", reading_on(event, self._waiting.seconds))
         else:
             self._tell(event)
 

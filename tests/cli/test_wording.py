@@ -37,5 +37,9 @@ def test_nothing_is_told_of_what_only_programs_want() -> None:
 def test_reading_is_told_with_what_is_known_of_it() -> None:
     assert reading(RequestSent(12_400, 9_000, 8.6))(3.2) == "reading 9.0k of 12.4k tokens ... 3 of about 9 s"
     assert reading(RequestSent(12_400, 9_000, None))(3.2) == "reading 9.0k of 12.4k tokens ... 3 s"
-    assert reading_on(Prefilling(6_200, 12_400, 0))(3.2) == "reading 50% (6.2k of 12.4k tokens) ... 3 s"
-    assert reading_on(Prefilling(5, 0, 0))(0.0) == "reading 0% (0 of 0 tokens) ... 0 s"
+    assert reading_on(Prefilling(6_200, 12_400, 0), 3.0)(3.2) == "reading 50% of 12.4k tokens ... 3 s, about 3 s more"
+    assert (
+        reading_on(Prefilling(9_000, 10_000, 8_000), 5.0)(5.0) == "reading 90% of 10.0k tokens ... 5 s, about 5 s more"
+    )
+    assert reading_on(Prefilling(10, 20, 0), 2.0)(9.0) == "reading 50% of 20 tokens ... 9 s"
+    assert reading_on(Prefilling(5, 0, 0), 1.0)(0.0) == "reading 0% of 0 tokens ... 0 s"
