@@ -139,7 +139,7 @@ async def talk(chat: Chat, desk: Desk) -> Wish | None:
             continue
         except EOFError:
             return None
-        if typed.strip() == "/exit":
+        if typed.rstrip() == "/exit":
             return None
         if typed.strip() and (wish := await _answer(chat, desk, typed)):
             return wish
@@ -268,8 +268,8 @@ async def _model(chat: Chat, desk: Desk, given: str) -> Wish | None:
     found = await desk.models(chat)
     if given:
         return Wish({"model": given})
-    rows = {each.id: each.window for each in found}
-    for name, window in ({chat.model: chat.window} | rows).items():
+    others = {each.id: each.window for each in found if each.id != chat.model}
+    for name, window in {chat.model: chat.window, **others}.items():
         size = f"{figure(window.tokens)} tokens" if window.tokens else "window unknown"
         paint([("", "* " if name == chat.model else "  "), ("bold", name), ("", f"  {size} ({source_text(window)})")])
     note("/model NAME goes on with another one; the conversation stays")

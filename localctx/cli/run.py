@@ -215,7 +215,7 @@ def _same_server(given: Settings, chat: Chat, **changes: object) -> Settings:
         changes["runtime"] = "embedded"
     elif given.url is None:
         changes["url"] = chat.runtime.url
-    return replace(given, **changes, origins={**given.origins, **dict.fromkeys(changes, "the chat")})
+    return replace(given, **changes, origins={**given.origins, **dict.fromkeys(changes, "asked for in the chat")})
 
 
 async def _models(given: Settings, chat: Chat) -> Sequence[ModelReport]:

@@ -311,6 +311,17 @@ def test_thinking_is_one_line_and_not_in_the_answer(start: Start, fake: Fake) ->
     assert re.fullmatch(r"thought for \d+ s", rows[rows.index("It is so.") - 1])
 
 
+def test_thinking_is_shown_beside_the_answer_where_more_is_wanted(
+    fake: Fake, environment: dict[str, str], tmp_path: Path
+) -> None:
+    fake.reply_thinking, fake.reply = "Let me see about this.", "It is so."
+    with Terminal("-v", "run", "Why?", "--url", fake.url, environment=environment, folder=tmp_path) as terminal:
+        assert terminal.ended() == 0
+        rows = terminal.screen.everything
+        assert rows.index("Let me see about this.") < rows.index("It is so.")
+    assert "\x1b[2mLet" in terminal.raw, "dimmed"
+
+
 # --- commands -----------------------------------------------------------------------------------------------------
 
 
