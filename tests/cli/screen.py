@@ -88,6 +88,10 @@ class Screen:
         return self._screen.buffer[row][column]
 
 
+_NO_LINE = "\x1b[?2004l"
+"""The editor asks for no more bracketed pastes: it has its line."""
+
+
 class Terminal:
     """The program on a pseudo-terminal, and what a person sees of it."""
 
@@ -116,7 +120,7 @@ class Terminal:
     def __exit__(self, *_: object) -> None:
         self._child.close(force=True)
 
-    def until(self, seen: str | Callable[[Screen], bool], seconds: float = 10) -> None:
+    def until(self, seen: str | Callable[[Screen], bool], seconds: float = 30) -> None:
         """Waits until a text is to be seen, or something else is so."""
         end = monotonic() + seconds
         while not (seen in "\n".join(self.screen.everything) if isinstance(seen, str) else seen(self.screen)):
@@ -143,8 +147,9 @@ class Terminal:
     def ask(self, text: str, seen: str | Callable[[Screen], bool] = "") -> None:
         """Types a line, sends it, and waits for what comes of it."""
         self.type(text)
+        before = len(self.raw)
         self.send("\r")
-        self.until(lambda screen: screen.current != ">")
+        self.until(lambda _screen: _NO_LINE in self.raw[before:])
         self.until(seen)
 
     def send(self, keys: str) -> None:
