@@ -1,7 +1,8 @@
 """Settings as frozen values that remember where they came from.
 
 Later places win: the user's `localctx.toml`, the project folder's, `LOCALCTX_*`, then flags. A project's file may come
-from somebody else: it may not name a key, and an address of its own that is not this machine gets none.
+from somebody else: it may not name a key, tools or what they may do, and an address of its own that is not this
+machine gets no key.
 """
 
 from __future__ import annotations
@@ -18,13 +19,25 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from localctx.core.approval import rule
 from localctx.errors import Misuse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-__all__ = ["KEYS", "Layer", "Settings", "Thresholds", "file_layer", "load", "places", "settled", "this_machine"]
+__all__ = [
+    "KEYS",
+    "TOOL_SETS",
+    "Layer",
+    "Settings",
+    "Thresholds",
+    "file_layer",
+    "load",
+    "places",
+    "settled",
+    "this_machine",
+]
 
 FILE = "localctx.toml"
 _MOST_BYTES = 16 * 1024
@@ -44,8 +57,8 @@ Runtime = Literal["llama-server", "ollama", "vllm", "sglang", "lmstudio", "opena
 Think = Literal["on", "off"]
 """Whether a model that can think before it answers is to; not set leaves it to the model."""
 
-Tools = Literal["session", "none"]
-"""What a model is offered to call: what reaches the whole session, or nothing."""
+TOOL_SETS = ("session", "read", "write", "command", "web")
+"""What a model may be offered to call: what reaches the whole session, what reads and what changes files, commands, the web."""
 
 
 class Thresholds(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -70,7 +83,8 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     policy: str | None = None
     patience: float | None = None
     summarizer_model: str | None = None
-    tools: Tools | None = None
+    tools: str | None = None
+    allow: tuple[str, ...] = ()
     max_steps: int | None = None
     api_key_env: str | None = None
     thresholds: Thresholds | None = None
@@ -88,6 +102,10 @@ class Settings(_File, frozen=True):
     """What was set, and for each value that is set the place it came from. Sizes are tokens, `patience` is seconds."""
 
     origins: Mapping[str, str] = {}
+
+    def tool_sets(self, usual: str) -> frozenset[str]:
+        """The sets of tools that were asked for, or the usual ones: a list with commas, `all` but the web, or `none`."""
+        return _tool_sets(self.tools or usual)
 
     def key(self, environment: Mapping[str, str]) -> str | None:
         """The key to send, if there is one and the address may have it. Raises `Misuse` for a named key that is not set."""
@@ -201,9 +219,9 @@ def _lines(text: str) -> dict[str, int]:
 
 def _project(path: Path) -> Layer:
     layer = file_layer(path, "project")
-    if "api_key_env" in layer.table:
+    if refused := [name for name in ("api_key_env", "tools", "allow") if name in layer.table]:
         raise Misuse(
-            f"{layer.origin('api_key_env')}: api_key_env is not taken from a project's file, which may come from "
+            f"{layer.origin(refused[0])}: {refused[0]} is not taken from a project's file, which may come from "
             "somebody else; set it in your own"
         )
     return layer
@@ -214,7 +232,7 @@ _AS_FLAG = {"max_context_tokens": "LOCALCTX_MAX_CONTEXT"}
 
 
 def _environment(environment: Mapping[str, str]) -> dict[str, object]:
-    names = (name for name in _File.__struct_fields__ if name != "thresholds")
+    names = (name for name in _File.__struct_fields__ if name not in {"thresholds", "allow"})
     return {
         name: text
         for name in names
@@ -236,7 +254,21 @@ def _checked(layer: Layer) -> dict[str, Any]:
         value = getattr(table, name)
         if value is not None and not 0 <= value < inf:
             raise Misuse(f"{layer.origin(name)}: {name} must be a number from 0 up, not {value}")
-    return {name: value for name in _File.__struct_fields__ if (value := getattr(table, name)) is not None}
+    try:
+        _tool_sets(table.tools or "none")
+        for text in table.allow:
+            rule(text)
+    except ValueError as error:
+        raise Misuse(f"{layer.origin('allow' if table.allow else 'tools')}: {error}") from None
+    return {name: value for name in _File.__struct_fields__ if (value := getattr(table, name)) not in (None, ())}
+
+
+def _tool_sets(text: str) -> frozenset[str]:
+    """The sets that a text names. Raises `ValueError` for one that is none."""
+    named = {part.strip() for part in text.split(",")} - {""}
+    if unknown := sorted(named - {*TOOL_SETS, "all", "none"}):
+        raise ValueError(f"tools: unknown set {unknown[0]!r}; it is a list of {', '.join(TOOL_SETS)}, or all, or none")
+    return frozenset((named - {"all", "none"}) | ({*TOOL_SETS} - {"web"} if "all" in named else set()))
 
 
 def _explained(error: str, layer: Layer) -> str:
@@ -254,7 +286,7 @@ def _explained(error: str, layer: Layer) -> str:
     return f"{layer.origin(name)}: {name}: {text}{choices}"
 
 
-_CHOICES: Mapping[str, Any] = {"runtime": Runtime, "think": Think, "tools": Tools}
+_CHOICES: Mapping[str, Any] = {"runtime": Runtime, "think": Think}
 
 _PLAINLY = {
     "Expected `int | null`": "a whole number is wanted",

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 
     from localctx.core.accounting import Count, Makeup, Usage
+    from localctx.core.approval import Verdict, Wish
     from localctx.core.calibration import Calibration
     from localctx.core.checkpoint import Outline
     from localctx.core.journal import Entry
@@ -19,12 +20,14 @@ if TYPE_CHECKING:
     from localctx.core.window import ServerReport
 
 __all__ = [
+    "Approval",
     "Counter",
     "Delta",
     "Finished",
     "Index",
     "Journal",
     "Outcome",
+    "Page",
     "Piece",
     "Prefilled",
     "Prober",
@@ -33,6 +36,7 @@ __all__ = [
     "ServerCounter",
     "Tokenizer",
     "Tool",
+    "Web",
 ]
 
 
@@ -242,10 +246,14 @@ class Index(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a call came to: the whole text, and where it comes from if nobody here wrote it. `error: ` begins a failure."""
+    """What a call came to: the whole text, and where it comes from if nobody here wrote it. `error: ` begins a failure.
+
+    `malformed`: nothing was done, as the arguments could not be read.
+    """
 
     text: str
     provenance: Provenance | None = None
+    malformed: bool = False
 
 
 class Tool(Protocol):
@@ -266,4 +274,30 @@ class Tool(Protocol):
 
         Whatever else it raises is told to the model as a failure; but a `LocalctxError` ends the turn.
         """
+        ...
+
+
+class Approval(Protocol):
+    """Who is asked before something is done that a person may want to see first."""
+
+    async def of(self, wish: Wish) -> Verdict:
+        """Whether a wish is granted; waits for a person where one is to be asked."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What an address answered: its status, the type and the text of its body, and where it sends us on to, if it does."""
+
+    status: int
+    kind: str
+    text: str
+    onward: str = ""
+
+
+class Web(Protocol):
+    """The pages that anybody can read."""
+
+    async def get(self, url: str) -> Page:
+        """One answer, bounded in size and time. Raises `ValueError`, worded for a model, where there is none, or none for us."""
         ...

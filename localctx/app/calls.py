@@ -30,12 +30,18 @@ class Caller:
     emit: Callable[[Event], None]
     tools: Toolbox = field(default_factory=Toolbox)
 
-    async def answer(self, calls: Sequence[ToolCall]) -> None:
-        """Adds the result of each call, whole in the record, and for the model as much as there is room for."""
-        room = self._share(calls)
+    async def answer(self, calls: Sequence[ToolCall]) -> bool:
+        """Adds the result of each call, whole in the record, and for the model as much as there is room for.
+
+        Whether the arguments of any could be read.
+        """
+        room, readable = self._share(calls), False
         for call in calls:
             self.emit(ToolCalled(call.id, call.name, call.arguments))
-            self._keep(call, await self.tools.run(call), room)
+            outcome = await self.tools.run(call)
+            readable |= not outcome.malformed
+            self._keep(call, outcome, room)
+        return readable
 
     def take(self, call: ToolCall, text: str) -> None:
         """Adds a result that somebody else got, as if a tool here had returned it."""

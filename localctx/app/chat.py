@@ -15,7 +15,7 @@ from localctx.app.nudging import Nudges
 from localctx.app.session import Session
 from localctx.app.tools.toolbox import Toolbox
 from localctx.app.trust import Trust
-from localctx.core import steps
+from localctx.app.watch import Watch
 from localctx.core.accounting import Count, Sight, head, plausible
 from localctx.core.advice import crowded, not_as_wished, too_long
 from localctx.core.cost import silence_within
@@ -137,11 +137,26 @@ class Chat:
                 )
             )
 
-    def offer(self, tools: Sequence[Tool]) -> None:
+    def offer(self, tools: Sequence[Tool] | Toolbox) -> None:
         """Lets the model call these tools from the next request on."""
-        self._caller.tools = Toolbox(tools)
+        self._caller.tools = tools if isinstance(tools, Toolbox) else Toolbox(tools)
         self.meter.tools = self._caller.tools.schemas
         self.meter.void()
+
+    @property
+    def tools(self) -> Toolbox:
+        """What the model may call."""
+        return self._caller.tools
+
+    def _offer_what_was_found(self) -> None:
+        """Offers the tools that calls asked for as well, from the next request on."""
+        more = [shelf for shelf in self.tools.shelves if shelf.state == "offered"][len(self.meter.tools) :]
+        if more:
+            self.meter.tools = self.tools.schemas
+            self.meter.void()
+            said = f"offering {', '.join(shelf.name for shelf in more)} as well"
+            tokens = f"{sum(shelf.tokens for shelf in more):,} tokens more in every request"
+            self._emit(Notice("tools-offered", f"{said}: {tokens}, and the next is read anew from there"))
 
     def preflight(self) -> None:
         """Says what is taken before anything is said, where that is much of the window, and what could be left out."""
@@ -246,28 +261,18 @@ class Chat:
         return await self.engine.settle(used)
 
     async def _turn(self, used: Count) -> None:
-        """Answers, and runs the calls that it asks for, until there are none, there were enough, or they go in circles."""
-        most, made, warned = self.wishes.max_steps, list[tuple[str, str]](), False
-        for step in range(1, most + 1):
-            self._nudges.steps = steps.nudge(step - 1, most)
-            if warned and not made:
-                self._nudges.steps = f"{self._nudges.steps}\n\n{steps.CIRCLES}".strip()
+        """Answers, and runs the calls that it asks for, until there are none, or the turn must end."""
+        watch = Watch(self.wishes.max_steps)
+        while not watch.over:
+            self._nudges.steps = watch.nudge
             await self._answer(used)
             if not (calls := self.session.pending):
                 return
-            await self._caller.answer(calls)
-            made += [(call.name, call.arguments) for call in calls]
-            if steps.in_circles(made):
-                if warned:
-                    text = "the model repeats the same calls: stopped; say what it should do instead"
-                    self._emit(Notice("in-circles", text))
-                    return
-                made, warned = [], True
-            if said := steps.warning(step, most):
-                self._emit(Notice("steps", said))
+            readable = await self._caller.answer(calls)
+            self._offer_what_was_found()
+            for notice in watch.took(calls, readable=readable):
+                self._emit(notice)
             used = await self.engine.settle()
-        text = f"step limit reached ({most}): say 'continue' to go on, or pass a larger --max-steps"
-        self._emit(Notice("step-limit", text))
 
     def _withdraw(self, since: Entry) -> None:
         self.session.withdraw(since)

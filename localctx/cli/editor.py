@@ -116,7 +116,7 @@ class Editor:
 
     @contextmanager
     def silent(self) -> Iterator[None]:
-        """Lets what is typed meanwhile wait for the next line, unseen; a paste stays one."""
+        """Lets what is typed while no line is read wait for the next one, unseen."""
         try:
             import termios
 
@@ -129,14 +129,22 @@ class Editor:
         mode[0] &= ~termios.ICRNL
         mode[3] &= ~(termios.ECHO | termios.ICANON)
         termios.tcsetattr(fd, termios.TCSANOW, mode)
-        self._session.output.enable_bracketed_paste()
-        self._session.output.flush()
         try:
             yield
         finally:
-            self._session.output.disable_bracketed_paste()
-            self._session.output.flush()
             termios.tcsetattr(fd, termios.TCSANOW, before)
+
+    @contextmanager
+    def pastes(self) -> Iterator[None]:
+        """Lets a paste be one message also while no line is read."""
+        output = self._session.output
+        output.enable_bracketed_paste()
+        output.flush()
+        try:
+            yield
+        finally:
+            output.disable_bracketed_paste()
+            output.flush()
 
 
 _MENU_ROWS = 4

@@ -20,7 +20,7 @@ from localctx.core import events as e
 from localctx.errors import LocalctxError, StoreUnusable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from localctx.cli.markdown import MarkdownStream
@@ -35,6 +35,7 @@ __all__ = [
     "out",
     "paint",
     "printable",
+    "question",
     "say",
     "window_json",
 ]
@@ -99,6 +100,16 @@ def complain(text: str, code: int) -> None:
         out(json.dumps(_event("error", message=line, exit_code=code)))
     elif sys.stderr is not None:
         print(printable(f"localctx: {line}", sys.stderr.encoding), file=sys.stderr, flush=True)
+
+
+_COLOURS = {"+": "32", "-": "31", "@": "36"}
+
+
+def question(lines: Sequence[str]) -> None:
+    """Prints what a person is to decide about, to stderr: the lines of a diff in its colours."""
+    for line in lines if sys.stderr is not None else ():
+        text, colour = printable(line, sys.stderr.encoding), _COLOURS.get(line[:1])
+        print(f"\x1b[{colour}m{text}\x1b[0m" if colour and _draws(sys.stderr) else text, file=sys.stderr, flush=True)
 
 
 def printable(text: str, encoding: str | None) -> str:

@@ -6,7 +6,7 @@ import asyncio
 import os
 import re
 import signal
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
@@ -56,15 +56,18 @@ class Desk:
         self._known: list[str] | None = None
         self._working: asyncio.Task[object] | None = None
         self._stopped = False
+        self._silence = ExitStack()
 
     def __enter__(self) -> Self:
-        """Takes Ctrl-C for as long as people talk."""
+        """Takes Ctrl-C and what is typed, for as long as people talk."""
+        self._silence.enter_context(self.editor.silent())
         with suppress(NotImplementedError):  # where the loop takes no signals, Python's own handling stays
             asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._interrupt)
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Gives it back."""
+        """Gives both back."""
+        self._silence.close()
         with suppress(NotImplementedError):
             asyncio.get_running_loop().remove_signal_handler(signal.SIGINT)
 
@@ -78,10 +81,10 @@ class Desk:
 
     @contextmanager
     def work(self) -> Iterator[None]:
-        """Something that Ctrl-C stops, and alone; what is typed meanwhile waits."""
+        """Something that Ctrl-C stops, and alone."""
         self._working, self._stopped = asyncio.current_task(), False
         try:
-            with self.editor.silent():
+            with self.editor.pastes():
                 yield
         except asyncio.CancelledError:
             if not self._stopped or self._working is None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,7 +18,8 @@ from localctx.cli.options import ApiKeyEnv, AsJson, MaxContext, Model, NumCtx, R
 from localctx.errors import Interrupted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
+    from contextlib import AbstractAsyncContextManager
 
     from prompt_toolkit.history import History
 
@@ -26,7 +29,8 @@ if TYPE_CHECKING:
     from localctx.config import Settings
     from localctx.core.window import ModelReport
     from localctx.stores.journal import FileJournal, MemoryJournal
-    from localctx.stores.models import Progress
+
+    _Opening = Callable[..., AbstractAsyncContextManager[Chat]]
 
 __all__ = ["command"]
 
@@ -54,8 +58,19 @@ def command(
     ] = None,
     tools: Annotated[
         str | None,
-        typer.Option("--tools", help="Tools for the model: session (recall, results, work state) or none."),
+        typer.Option(
+            "--tools",
+            help="Tools for the model: a list of session, read, write, command and web; all (but web), or none.",
+        ),
     ] = None,
+    yes: Annotated[
+        bool,
+        typer.Option(
+            "--yes",
+            help="Let tools write files, run commands and fetch pages without asking; not read files with secrets.",
+        ),
+    ] = False,
+    cwd: Annotated[str | None, typer.Option("--cwd", help="Work in this folder.")] = None,
     max_steps: Annotated[int | None, typer.Option("--max-steps", help="How often a turn may call tools.")] = None,
     session: Annotated[str | None, typer.Option("--session", help="A session by name; made if it is new.")] = None,
     go_on: Annotated[bool, typer.Option("--continue", help="Go on with the newest session.")] = False,
@@ -68,6 +83,7 @@ def command(
     import anyio
 
     from localctx import wiring
+    from localctx.cli.asking import Asking, can_ask
     from localctx.cli.render import Renderer
     from localctx.errors import Misuse
 
@@ -88,16 +104,20 @@ def command(
         "max_steps": max_steps,
         "api_key_env": api_key_env,
     }
+    if cwd is not None:
+        _go_to(cwd)
     given = wiring.settings(flags)
     text = _asked(prompt)
     if text is None and (as_json or not (sys.stdin and sys.stdin.isatty() and sys.stdout and sys.stdout.isatty())):
         raise Misuse("nothing was asked: pass a PROMPT in quotes, or pipe one in")
     wiring.policy(given)
     journal = wiring.journal(session=session, resume=resume, go_on=go_on, ephemeral=ephemeral)
+    ask = Asking(render) if can_ask(as_json=as_json) else None
+    opening = partial(wiring.open_chat, ask=ask, yes=yes)
     if text is None:
-        anyio.run(_sit, _Place(given, journal), render)
+        anyio.run(_sit, _Place(given, journal), render, opening)
     else:
-        anyio.run(_run, given, text, journal, render)
+        anyio.run(_run, given, text, journal, render, opening)
 
 
 def _asked(prompt: str | None) -> str | None:
@@ -117,12 +137,23 @@ def _asked(prompt: str | None) -> str | None:
     return "\n\n".join(text for text in (prompt, piped) if text and text.strip()) or None
 
 
-async def _run(given: Settings, text: str, journal: FileJournal | MemoryJournal, render: Renderer) -> None:
-    from localctx import wiring
+def _go_to(folder: str) -> None:
+    """Goes to the folder to work in, from which everything relative is reckoned. Raises `Misuse`."""
+    from localctx.errors import Misuse
 
     try:
+        os.chdir(os.path.expanduser(folder))  # noqa: PTH111  a text until here
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise Misuse(f"cannot work in {folder!r} ({why}); pass --cwd with a folder that is there") from error
+
+
+async def _run(
+    given: Settings, text: str, journal: FileJournal | MemoryJournal, render: Renderer, opening: _Opening
+) -> None:
+    try:
         with fetching() as progress, _one_interrupt():
-            async with wiring.open_chat(given, journal, render, progress) as chat:
+            async with opening(given, journal, render, progress) as chat:
                 await chat.ask(text)
                 render.end("done", journal.name, tokens=chat.last_used)
     finally:
@@ -137,7 +168,7 @@ class _Place:
     journal: FileJournal | MemoryJournal
 
 
-async def _sit(place: _Place, render: Renderer) -> None:
+async def _sit(place: _Place, render: Renderer, opening: _Opening) -> None:
     """One chat after the other, as the user wishes; where the next cannot be opened, the one before is again."""
     from localctx.cli.render import note
     from localctx.cli.repl import Desk, talk
@@ -154,7 +185,7 @@ async def _sit(place: _Place, render: Renderer) -> None:
             while True:
                 try:
                     async with AsyncExitStack() as stack:
-                        chat = await _opened(stack, place, desk, progress)
+                        chat = await _opened(stack, opening(place.given, place.journal, render, progress), desk)
                         if here and here.journal is not place.journal:
                             here.journal.leave()
                         here = place
@@ -174,13 +205,12 @@ async def _sit(place: _Place, render: Renderer) -> None:
         (here or place).journal.leave()
 
 
-async def _opened(stack: AsyncExitStack, place: _Place, desk: Desk, progress: Progress) -> Chat:
+async def _opened(stack: AsyncExitStack, chat: AbstractAsyncContextManager[Chat], desk: Desk) -> Chat:
     """A chat, opened on a stack. Raises why it cannot be, or that Ctrl-C was pressed meanwhile."""
-    from localctx import wiring
     from localctx.errors import LocalctxError
 
     with desk.work():
-        return await stack.enter_async_context(wiring.open_chat(place.given, place.journal, desk.render, progress))
+        return await stack.enter_async_context(chat)
     if desk.chat is None:
         raise Interrupted
     raise LocalctxError("it was stopped before it was open")

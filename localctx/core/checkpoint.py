@@ -25,7 +25,7 @@ from localctx.core.messages import (
     Words,
     plain,
 )
-from localctx.core.results import RECALL, RETRIEVE
+from localctx.core.results import RECALL, RETRIEVE, unframed
 from localctx.core.stubs import first_and_last
 from localctx.core.transcript import FOREIGN
 from localctx.core.words import keep
@@ -269,7 +269,7 @@ def learnt(facts: Facts, cycles: Iterable[ToolCycle]) -> Facts:
 def _said_by(call: ToolCall, result: str | None) -> Iterator[tuple[str, str]]:
     """What one call says, and in which list of facts it belongs."""
     texts = _texts(call)
-    result = None if result is None else first_and_last(result)
+    result = None if result is None else unframed(first_and_last(result))
     if result is not None and result.lower().startswith("error"):
         yield "errors", f"{_action(call)}: {_clip(result)}"
         return

@@ -28,6 +28,7 @@ from localctx.core.messages import (
     plain,
 )
 from localctx.core.portions import MEDIA_TOKENS, medium
+from localctx.core.results import unframed
 from localctx.core.stubs import argument_stub, dropped_stub, result_stub, what_it_was
 from localctx.errors import Misuse
 
@@ -534,7 +535,7 @@ def _result_stub(old: OldResult, decision: Decision | None, size: Callable[[str]
     if decision is Decision.TRUNCATE:
         note = f"\n[... {what_it_was(old.tool, old.tokens)}; all of it: message #{old.seq} ...]\n"
         return head_and_tail(old.text, old.tokens // 4, size, note)
-    return result_stub(old.tool, old.tokens, old.text, old.seq)
+    return result_stub(old.tool, old.tokens, unframed(old.text), old.seq)
 
 
 def _argument_stub(call: ToolCall, seq: int, least: int, size: Callable[[str], int]) -> str | None:

@@ -17,7 +17,7 @@ from localctx.errors import Misuse, NotARuntime, ServerFailed, Unreachable
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-__all__ = ["LARGE_BYTES", "Answer", "ask", "client", "sendable", "silent_for", "translated"]
+__all__ = ["LARGE_BYTES", "LOCATION", "Answer", "ask", "client", "sendable", "silent_for", "translated"]
 
 CONNECT_SECONDS = 1.0
 SILENCE_SECONDS = 120.0
@@ -35,6 +35,9 @@ LARGE_BYTES = 32 * 2**20
 
 _MOST = "localctx_bytes"
 """The extension by which a request names another bound for its answer."""
+
+LOCATION = "localctx_location"
+"""The extension in which an answer keeps where it would have sent us."""
 
 _KEY = re.compile(r"[!-~]+")
 
@@ -67,7 +70,8 @@ class _BoundedTransport(httpx.AsyncBaseTransport):
         ):
             await response.aclose()
             raise httpx.DecodingError("the answer is compressed, which was not asked for")
-        response.headers.pop("location", None)  # httpx would read it, though it is never followed
+        if location := response.headers.pop("location", None):  # httpx would read it, though it is never followed
+            response.extensions[LOCATION] = location
         kind = response.headers.get("content-type", "")
         streamed = "text/event-stream" in kind or "application/x-ndjson" in kind
         limit = _STREAM_BYTES if streamed else request.extensions.get(_MOST, _ANSWER_BYTES)

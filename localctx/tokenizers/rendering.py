@@ -82,7 +82,7 @@ class TemplateProgram:
 
     async def _answer(self, line: bytes) -> str | None:
         if self._process is None or self._answers is None:
-            command = [sys.executable, "-m", "localctx.tokenizers.rendering"]
+            command = [sys.executable, "-P", "-m", "localctx.tokenizers.rendering"]
             self._process = await anyio.open_process(command, stderr=subprocess.DEVNULL)
             assert self._process.stdout is not None  # noqa: S101  a pipe, as was asked
             self._answers = BufferedByteReceiveStream(self._process.stdout)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -16,8 +16,11 @@ from localctx.app.compaction import PATIENCE_SECONDS, Helper
 from localctx.app.meter import Meter
 from localctx.app.patience import while_loading
 from localctx.app.probe import probe as probe_all
+from localctx.app.tools.approval import Approver
+from localctx.app.tools.context import ContextInfo, SummarizeContext
 from localctx.app.tools.record import Recall, Retrieve, UpdateWorkState
 from localctx.config import this_machine
+from localctx.core.approval import rule
 from localctx.core.events import Notice
 from localctx.core.window import Budget, ModelReport, ServerReport, Status, assume
 from localctx.errors import (
@@ -50,11 +53,13 @@ from localctx.wiring.places import (
     text_or_file,
 )
 from localctx.wiring.probing import Talking, detector, runtime_of, usual_addresses, wanted
+from localctx.wiring.tooling import chosen, offer
 from localctx.wiring.vocabularies import encoded, ollama_tokenizer
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncIterator, Callable
 
+    from localctx.app.tools.approval import Ask
     from localctx.config import Settings
     from localctx.core.calibration import Calibration
     from localctx.core.events import Event
@@ -71,7 +76,7 @@ async def connect(
     """A chat with the model that `flags` name (as the settings are called), told to `emit` as it happens."""
     kept = journal(ephemeral=ephemeral)
     try:
-        async with open_chat(settings(flags), kept, emit, lambda _done, _total: None) as chat:
+        async with open_chat(settings(flags), kept, emit, lambda _done, _total: None, usual_tools="session") as chat:
             yield chat
     finally:
         kept.leave()
@@ -79,9 +84,19 @@ async def connect(
 
 @asynccontextmanager
 async def open_chat(
-    given: Settings, kept: Journal, emit: Callable[[Event], None], progress: Callable[[int, int], None]
+    given: Settings,
+    kept: Journal,
+    emit: Callable[[Event], None],
+    progress: Callable[[int, int], None],
+    *,
+    ask: Ask | None = None,
+    yes: bool = False,
+    usual_tools: str = "all",
 ) -> AsyncIterator[Chat]:
-    """A chat with the model that the settings name, kept in a journal."""
+    """A chat with the model that the settings name, kept in a journal.
+
+    `ask` puts a question to a person where a tool needs a yes that neither `yes` nor the user's rules give.
+    """
     async with _connection(given, emit, progress) as (runtime, model, version), _helper(given, runtime, emit) as helper:
         counter = (encoded(model.id) if isinstance(runtime, OpenAIServer) else None) or ClassEstimate()
         known = model.digest or model.template
@@ -117,9 +132,16 @@ async def open_chat(
             Retrieve(chat.session, chat.fit),
             Recall(chat.session, index, chat.fit),
             UpdateWorkState(chat.session),
+            ContextInfo(chat.engine),
+            SummarizeContext(chat.engine),
         ]
-        if _offers_tools(given, model) and _have_room(chat, own, emit, asked=given.tools is not None):
-            chat.offer(own)
+        sets = given.tool_sets(usual_tools)
+        if model.calls_tools is False and sets and given.tools is None:
+            emit(Notice("no-tools", f"{model.id} cannot call tools, says its server: going on without"))
+        elif sets:
+            approver = Approver(emit, [rule(text) for text in given.allow], yes=yes, ask=ask)
+            tools = chosen(sets, own, Path.cwd(), approver, chat.fit)
+            offer(chat, tools, emit, insisted=given.tools is not None)
         chat.preflight()
         try:
             yield chat
@@ -159,25 +181,6 @@ async def _helper(given: Settings, main: Talking, emit: Callable[[Event], None])
 def _is_ours(runtime: Talking, model: ModelReport) -> bool:
     """Whether nobody but this program is likely to wait for the server: it is on this machine, with one slot."""
     return this_machine(runtime.url) and model.slots == 1
-
-
-def _offers_tools(given: Settings, model: ModelReport) -> bool:
-    """Whether the model is offered the tools of the session: where it says that it can call them, or they were asked for."""
-    return model.calls_tools is True if given.tools is None else given.tools == "session"
-
-
-_MOST_OF_WINDOW = 0.25
-"""The share of a window that the schemas of the session's tools may take, unless they were asked for."""
-
-
-def _have_room(chat: Chat, tools: Sequence[Tool], emit: Callable[[Event], None], *, asked: bool) -> bool:
-    """Whether tools are worth their room; says so where they are not."""
-    takes, window = chat.meter.size(json.dumps([tool.schema for tool in tools])), chat.engine.budget.window
-    if asked or takes <= window * _MOST_OF_WINDOW:
-        return True
-    text = f"the session's tools would take {takes:,} of {window:,} tokens: going on without; --tools session insists"
-    emit(Notice("no-tools", text))
-    return False
 
 
 def _shown_state(kept: Journal) -> Callable[[WorkState], None]:

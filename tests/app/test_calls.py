@@ -82,18 +82,27 @@ async def test_calls_are_answered_and_the_model_is_asked_again(talk: Start) -> N
         it.check()
 
 
+async def test_what_stands_in_a_file_is_shown_as_it_is(talk: Start) -> None:
+    text = '{"encoding": "utf-8",  "name": "x"}'
+    async with talk(Fake(tools=True, reply=scripted(Calls("", [("read_file", "{}")]), "I see."))) as it:
+        offer(it.chat, Reads(text, Provenance("local-file", "a.json")))
+        await it.chat.ask("Read it.")
+        assert text in results(it.turns[-1])[0]
+        it.check()
+
+
 @pytest.mark.parametrize(
     ("name", "arguments", "told"),
     [
         ("read_file", '{"path": ', "error: the arguments are no JSON"),
-        ("read_file", "[1]", "error: the arguments are list"),
+        ("read_file", "[1]", "error: the arguments are a list"),
         ("read_file", '{"path": "/missing"}', "error: there is no file /missing"),
         ("unknown", "{}", "error: there is no tool 'unknown'; there are retrieve_tool_result, recall"),
-        ("recall", "{}", "error: say what to search for"),
+        ("recall", "{}", "error: query is missing; recall takes query (a text)"),
         ("retrieve_tool_result", '{"id": "#999"}', "error: there is no message '999'"),
         ("retrieve_tool_result", '{"id": "2", "offset": 10000}', "error: offset 10,000 is past the end"),
-        ("retrieve_tool_result", '{"id": "2", "offset": "x"}', "error: offset is a number"),
-        ("update_work_state", '{"mood": "good"}', "error: the work state has no field 'mood'"),
+        ("retrieve_tool_result", '{"id": "2", "offset": "x"}', "error: offset is the text 'x', not a whole number"),
+        ("update_work_state", '{"mood": "good"}', "error: there is no field 'mood'; update_work_state takes goal"),
     ],
 )
 async def test_a_mistake_of_the_model_is_answered_and_never_a_crash(

@@ -73,6 +73,29 @@ async def test_a_model_that_heeds_the_word_goes_on(talk: Start) -> None:
         assert it.turns[-1]["messages"][-1]["role"] == "tool"
 
 
+BROKEN = Calls("", [("read_file", '{"path": ')])
+
+
+async def test_calls_that_cannot_be_read_get_one_more_try(talk: Start) -> None:
+    async with talk(Fake(tools=True, reply=scripted(BROKEN, READ, BROKEN, "Well.")), wishes=Wishes(max_steps=50)) as it:
+        offer(it.chat, Reads("x = 1"))
+        await it.chat.ask("Read a.")
+        assert it.of(Notice) == []
+        first, second = results(it.turns[2])[:2]
+        assert first.startswith("error: the arguments are no JSON")
+        assert second == "x = 1"
+        it.check()
+
+
+async def test_a_model_that_cannot_write_a_call_is_stopped(talk: Start) -> None:
+    async with talk(Fake(tools=True, reply=scripted(BROKEN))) as it:
+        offer(it.chat, Reads("x = 1"))
+        await it.chat.ask("Read a.")
+        assert len(it.turns) == 2
+        assert codes(it.of(Notice)) == ["malformed-calls"]
+        it.check()
+
+
 # --- again ----------------------------------------------------------------------------------------------------------
 
 

@@ -75,9 +75,8 @@ def test_it_answers_meters_and_leaves(start: Start, fake: Fake, tmp_path: Path) 
 
 def test_an_empty_line_does_nothing_and_ctrl_d_leaves(start: Start, fake: Fake) -> None:
     terminal = start()
-    terminal.ready()
-    terminal.send("\r")
-    terminal.send("   \r")
+    terminal.ask("")
+    terminal.ask("   ")
     terminal.ready()
     terminal.interrupt()
     terminal.until("Ctrl-D or /exit leaves")

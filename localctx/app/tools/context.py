@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from localctx.core.arguments import described
 from localctx.core.results import RECALL
 from localctx.ports import Outcome
 
@@ -33,7 +34,7 @@ class ContextInfo:
     @property
     def schema(self) -> WireMessage:
         """What a request says of it."""
-        return _schema(self.name, "How full your context window is.", {})
+        return described(self.name, "How full your context window is.", {})
 
     async def run(self, arguments: Mapping[str, object]) -> Outcome:  # noqa: ARG002  the port's signature
         """The tokens used, left, and kept for the reply, and what that calls for."""
@@ -56,14 +57,9 @@ class SummarizeContext:
     def schema(self) -> WireMessage:
         """What a request says of it."""
         about = "Have older messages replaced by notes now, when they are no longer needed word for word."
-        return _schema(self.name, about, {"keep": {"type": "string", "description": "what the notes must hold"}})
+        return described(self.name, about, {"keep": {"type": "string", "description": "what the notes must hold"}})
 
     async def run(self, arguments: Mapping[str, object]) -> Outcome:
         """Notes the wish; this answer is in the history before anything is summarized."""
         self.engine.wanted = str(arguments.get("keep") or "")[:_MOST_HINT]
         return Outcome(f"older messages are summarized before your next step; {RECALL} finds them then")
-
-
-def _schema(name: str, about: str, fields: Mapping[str, object]) -> WireMessage:
-    parameters = {"type": "object", "properties": fields, "required": list[str]()}
-    return {"type": "function", "function": {"name": name, "description": about, "parameters": parameters}}

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from localctx.core import work
+from localctx.core.arguments import described
 from localctx.core.messages import Interjection, Message, Said, ToolResult, plain
 from localctx.core.recall import documents, told
 from localctx.core.record import conversation
@@ -38,13 +39,13 @@ class Retrieve:
         """What a request says of it."""
         about = "Read a cleared, cut or earlier message whole, by the number after # or the id of its tool call."
         fields = {"id": {"type": "string"}, "offset": {"type": "integer", "description": "for the next page"}}
-        return _schema(self.name, about, fields, "id")
+        return described(self.name, about, fields, "id")
 
     async def run(self, arguments: Mapping[str, object]) -> Outcome:
         """A page of it. Raises `ValueError` where there is nothing by that name."""
         wanted, offset = str(arguments.get("id", "")).strip().lstrip("#"), arguments.get("offset") or 0
         if not isinstance(offset, int):
-            raise ValueError("offset is a number of characters, such as 23000")  # noqa: TRY004  a model's mistake
+            raise TypeError("offset is a number of characters")
         entry = self._entry(wanted)
         if entry is None:
             raise ValueError(f"there is no message {wanted[:60]!r}; use the number after #, or search with {RECALL}")
@@ -78,7 +79,7 @@ class Recall:
     def schema(self) -> WireMessage:
         """What a request says of it."""
         about = "Search this whole session, also what is no longer shown, for words, names, paths or numbers."
-        return _schema(self.name, about, {"query": {"type": "string"}}, "query")
+        return described(self.name, about, {"query": {"type": "string"}}, "query")
 
     async def run(self, arguments: Mapping[str, object]) -> Outcome:
         """The best matches among what the model does not see whole, and nobody took back. Raises `ValueError` where nothing is searched for."""
@@ -141,8 +142,3 @@ def _text(entry: Entry) -> str:
             return plain(item.message.content)
     calls = "\n".join(f"{call.name} {call.arguments}" for call in item.calls)
     return f"{plain(item.content)}\n{calls}".strip() or str(write(item))
-
-
-def _schema(name: str, about: str, fields: Mapping[str, object], *required: str) -> WireMessage:
-    parameters = {"type": "object", "properties": fields, "required": list(required)}
-    return {"type": "function", "function": {"name": name, "description": about, "parameters": parameters}}

@@ -1,0 +1,86 @@
+"""What a model should not see by accident: keys in texts, files that hold them, variables that carry them.
+
+Not a wall: what only looks like any other text is not recognised. The formats are those that their issuers document.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+__all__ = ["MASK", "holds_secrets", "masked", "secret_values", "without_secrets"]
+
+MASK = "[masked secret]"
+"""What stands for a key in a text that a model reads."""
+
+_LEAST_VALUE, _MOST_VALUE = 8, 4096
+"""The characters of a variable's value that is looked for: a shorter one would be found in every text."""
+
+_KEYS = re.compile(
+    r"""(?x)
+    -----BEGIN\ (?:[A-Z0-9]+\ ){0,3}PRIVATE\ KEY(?:\ BLOCK)?-----
+      (?:[^-]|-(?!----END)){0,20000} (?:-----END\ [A-Z0-9\ ]{1,40}-----)?
+    | \b(?: sk-(?=[A-Za-z_-]{0,100}\d)[A-Za-z0-9_-]{20,200}
+      | (?:sk|rk)_(?:live|test)_[A-Za-z0-9]{16,200}
+      | gh[pousr]_[A-Za-z0-9]{30,255} | github_pat_[A-Za-z0-9_]{30,255} | gl(?:pat|ptt|rt)-[A-Za-z0-9_-]{20,100}
+      | A[KS]IA[A-Z0-9]{16}\b | AIza[A-Za-z0-9_-]{35} | ya29\.[A-Za-z0-9_-]{20,500}
+      | xox[abeoprs]-[A-Za-z0-9-]{10,250} | hf_[A-Za-z0-9]{30,100} | npm_[A-Za-z0-9]{36}
+      | pypi-AgE[A-Za-z0-9_-]{50,500} | dop_v1_[a-f0-9]{64} | SG\.[A-Za-z0-9_-]{20,30}\.[A-Za-z0-9_-]{40,50}
+      | eyJ[A-Za-z0-9_-]{10,2000}\.eyJ[A-Za-z0-9_-]{10,4000}\.[A-Za-z0-9_-]{10,1000} )
+    | (?<=://)[^\s/:@"'<>]{1,100}:[^\s/:@"'<>]{3,200}(?=@)
+    """
+)
+"""Private keys, tokens of well-known services, JSON web tokens, and the name and password of an address."""
+
+
+def masked(text: str, values: Iterable[str] = ()) -> tuple[str, int]:
+    """The text with a mask for everything that looks like a key, and for each of `values`; and how many there were."""
+    count = 0
+    for value in values:
+        count += text.count(value)
+        text = text.replace(value, MASK)
+    text, more = _KEYS.subn(MASK, text)
+    return text, count + more
+
+
+_SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|(^|_)(PAT|PWD|AUTH)$", re.IGNORECASE)
+_NO_SECRETS = {"PWD", "OLDPWD", "SSH_AUTH_SOCK"}
+
+
+def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables whose names do not say that they hold a secret."""
+    return {name: value for name, value in environment.items() if not _is_secret(name)}
+
+
+def secret_values(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """The values of the variables whose names say so, the longest first."""
+    values = {value.strip() for name, value in environment.items() if _is_secret(name)}
+    return tuple(
+        sorted((value for value in values if _LEAST_VALUE <= len(value) <= _MOST_VALUE), key=len, reverse=True)
+    )
+
+
+def _is_secret(name: str) -> bool:
+    return name not in _NO_SECRETS and bool(_SECRET_NAME.search(name))
+
+
+_FILES = re.compile(
+    r"""(?x)
+    (?:^|.*/) (?:
+      \.env(?:rc)? | \.env\.(?!example$|sample$|template$|dist$)[^/]*
+      | [^/]*\.(?:pem|key|p12|pfx|pkcs12|jks|keystore|kdbx|ppk|tfstate)
+      | id_(?:rsa|dsa|ecdsa|ed25519)(?:_sk)?
+      | \.(?:netrc|npmrc|pypirc|pgpass|htpasswd|git-credentials|dockercfg|vault-token) | _netrc
+      | (?:[^/]*[._-])?(?:credentials?|secrets?)(?:\.(?:json|ya?ml|toml|ini|txt|cfg|env|xml))?
+      | service[-_]account[^/]*\.json
+      | \.(?:ssh|gnupg|aws|azure|kube)/.* | \.docker/config\.json | \.config/gcloud/.*
+    )$"""
+)
+
+
+def holds_secrets(path: str) -> bool:
+    """Whether a file probably holds secrets, by its path; whatever the case of its letters, which some systems ignore."""
+    return bool(_FILES.match(path.casefold()))

@@ -1,0 +1,74 @@
+"""The tools of a chat: those of the sets that were asked for, as far as the window has room for them."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from localctx.app.tools.commands import RunCommand
+from localctx.app.tools.place import Place, can_confine
+from localctx.app.tools.reading import ListDir, ReadFile
+from localctx.app.tools.searching import Find, Grep
+from localctx.app.tools.toolbox import Toolbox
+from localctx.app.tools.writing import EditFile, WriteFile
+from localctx.core.events import Notice
+from localctx.core.secrets import secret_values
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+    from pathlib import Path
+
+    from localctx.app.chat import Chat
+    from localctx.core.events import Event
+    from localctx.ports import Approval, Tool
+
+__all__ = ["chosen", "offer"]
+
+_ORDER = (
+    *("read_file", "run_command", "edit_file", "retrieve_tool_result", "list_dir", "grep", "write_file"),
+    *("recall", "find", "update_work_state", "context_info", "summarize_context", "fetch_url"),
+)
+"""Tools as they are worth their room: first those without which nothing can be done."""
+
+
+def chosen(
+    sets: Collection[str], recorded: Sequence[Tool], folder: Path, approval: Approval, fit: Callable[[str], str]
+) -> list[Tool]:
+    """The tools of some sets, the most useful first; `recorded` is the set `session`. Those of files and commands work in `folder`."""
+    place = Place(folder)
+    by_set: dict[str, list[Tool]] = {
+        "session": list(recorded),
+        "read": [ReadFile(place, approval, fit), ListDir(place), Grep(place), Find(place)],
+        "write": [WriteFile(place, approval), EditFile(place, approval)],
+        "command": [RunCommand(place, approval)],
+        "web": [_fetching(approval)] if "web" in sets else [],
+    }
+    unfit = set() if can_confine() else {"read", "write", "command"}
+    tools = [tool for name, each in by_set.items() if name in sets and name not in unfit for tool in each]
+    return sorted(tools, key=lambda tool: _ORDER.index(tool.name) if tool.name in _ORDER else len(_ORDER))
+
+
+def _fetching(approval: Approval) -> Tool:
+    from localctx.app.tools.web import FetchUrl  # noqa: PLC0415  only who asks for the web needs it
+    from localctx.runtimes.web import PublicWeb  # noqa: PLC0415  as above
+
+    return FetchUrl(PublicWeb(), approval)
+
+
+def offer(chat: Chat, tools: Sequence[Tool], emit: Callable[[Event], None], *, insisted: bool) -> None:
+    """Offers tools as far as there is room; says which are left for later, and where there is none."""
+    window = chat.engine.budget.window
+    box = Toolbox.fitting(tools, window, chat.meter.size, insisted=insisted, hidden=secret_values(os.environ))
+    names = {state: [each.name for each in box.shelves if each.state == state] for state in ("deferred", "left out")}
+    tokens = sum(each.tokens for each in box.shelves if each.state == "offered")
+    if tools and not box.schemas:
+        takes = sum(each.tokens for each in box.shelves)
+        said = f"the tools would take {takes:,} of {window:,} tokens: going on without; --tools SET insists"
+        emit(Notice("no-tools", said))
+        return
+    if names["deferred"] or names["left out"]:
+        later = f"; offered when they are searched for: {', '.join(names['deferred'])}" if names["deferred"] else ""
+        never = f"; no room for {', '.join(names['left out'])}" if names["left out"] else ""
+        emit(Notice("tools-deferred", f"tools take {tokens:,} of {window:,} tokens{later}{never}"))
+    if tools:
+        chat.offer(box)

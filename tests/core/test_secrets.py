@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from localctx.core.secrets import MASK, holds_secrets, masked, secret_values, without_secrets
+
+KEYS = [
+    "sk-" + "a1b2" * 8,
+    "sk-ant-api03-" + "Ab1_" * 10,
+    "ghp_" + "a" * 36,
+    "github_pat_" + "a" * 40,
+    "glpat-" + "a" * 20,
+    "AKIA" + "A" * 16,
+    "AIza" + "a" * 35,
+    "xoxb-" + "1" * 12,
+    "hf_" + "a" * 34,
+    "npm_" + "a" * 36,
+    "sk_live_" + "a" * 24,
+    "eyJ" + "a" * 20 + ".eyJ" + "b" * 20 + "." + "c" * 20,
+    "-----BEGIN RSA PRIVATE KEY-----\nMIIE\nabc+/=\n-----END RSA PRIVATE KEY-----",
+    "-----BEGIN OPENSSH PRIVATE KEY-----\ncut off",
+]
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_keys_of_well_known_forms_are_masked(key: str) -> None:
+    assert masked(f"before {key}") == (f"before {MASK}", 1)
+    assert masked(f"key='{key}'\n")[1] == 1
+
+
+def test_the_name_and_password_of_an_address_are_masked() -> None:
+    assert masked("postgres://me:hunter2@db.example/x") == (f"postgres://{MASK}@db.example/x", 1)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "sk-learn-is-a-library-of-python",
+        "git@github.com:owner/name.git",
+        "http://example.org:8080/a@b",
+        "the task-1234567890 and risk-management of a desk-1234567890123456789012",
+        "-----BEGIN CERTIFICATE-----\nMIIE\n-----END CERTIFICATE-----",
+        "sha256:" + "a1" * 32,
+        "def token(key: str) -> str: ...",
+    ],
+)
+def test_what_is_no_key_stays(text: str) -> None:
+    assert masked(text) == (text, 0)
+
+
+def test_values_of_variables_are_masked_wherever_they_are() -> None:
+    environment = {"API_KEY": "value-of-mine", "SHORT_TOKEN": "abc", "HOME": "/home/me", "PWD": "/a/long/folder"}
+    values = secret_values(environment)
+    assert values == ("value-of-mine",)
+    assert masked("x=value-of-mine, y=value-of-mine", values) == (f"x={MASK}, y={MASK}", 2)
+
+
+def test_variables_that_say_so_are_left_out() -> None:
+    secrets = [
+        "API_KEY",
+        "token",
+        "MY_SECRET_X",
+        "DB_PASSWORD",
+        "GOOGLE_APPLICATION_CREDENTIALS",
+        "GH_PAT",
+        "PASSPHRASE",
+    ]
+    others = ["PATH", "HOME", "PWD", "LANG", "SSH_AUTH_SOCK", "COMPAT"]
+    assert list(without_secrets(dict.fromkeys([*secrets, *others], "x"))) == others
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *(
+            ".env",
+            "a/.env",
+            ".env.local",
+            ".ENV",
+            "id_rsa",
+            "a/b/id_ed25519",
+            "server.key",
+            "CERT.PEM",
+            ".netrc",
+            ".npmrc",
+        ),
+        *("credentials", "aws-credentials.json", ".aws/config", "secrets.yaml", "app.secrets.toml", "home/.ssh/config"),
+        *("service-account-x.json", ".git-credentials", ".docker/config.json", "x/.gnupg/a", "terraform.tfstate"),
+    ],
+)
+def test_files_that_may_hold_secrets(path: str) -> None:
+    assert holds_secrets(path)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        ".env.example",
+        "env.py",
+        "secrets.py",
+        "core/secrets.py",
+        "keys.md",
+        "id_rsa.pub",
+        "config.json",
+        "monkey",
+        "a.environment",
+    ],
+)
+def test_files_that_do_not(path: str) -> None:
+    assert not holds_secrets(path)
+
+
+@given(st.text(st.sampled_from("-BEGIN PRVTKYsk_eyJ.:/@a1\n"), max_size=300))
+def test_masking_twice_changes_nothing_more(text: str) -> None:
+    once, count = masked(text)
+    assert masked(once)[0] == once
+    assert (count == 0) == (once == text)
