@@ -104,12 +104,12 @@ _PLAIN = 8
 """The last turns, in which nothing is planted: so much of the end stays word for word."""
 
 
-def planted(turns: int = 44) -> list[Turn]:
-    """So many turns (above eight), with all facts in those before the last eight."""
+def planted(turns: int = 44, *, more: int = 0) -> list[Turn]:
+    """So many turns (above eight), with all facts in those before the last eight; and `more` in which nothing is planted."""
     told: list[list[tuple[str, str, list[Reply]]]] = [[] for _ in range(turns - _PLAIN)]
     for place, telling in zip(cycle(told), _tellings(), strict=False):
         place.append(telling)
-    return [_turn(number, tellings) for number, tellings in enumerate([*told, *([] for _ in range(_PLAIN))])]
+    return [_turn(number, tellings) for number, tellings in enumerate([*told, *([] for _ in range(_PLAIN + more))])]
 
 
 def _tellings() -> Iterator[tuple[str, str, list[Reply]]]:

@@ -37,6 +37,9 @@ __all__ = ["survived"]
 _WINDOW, _STRETCH = 8_192, 4
 """A compaction comes after so many turns, whether it is due or not."""
 
+_MORE = 32
+"""The turns by which a transcript goes on at most until it was compacted once in each stretch but one: ten times in 44 turns."""
+
 
 def survived(model: Path | None, *, turns: int = 44) -> Iterator[dict[str, object]]:
     """What is left under each policy where the notes are sentences of the conversation, copied; and where a model writes them.
@@ -63,8 +66,10 @@ async def _with_a_server(policy: Policy, model: Path, turns: int) -> dict[str, o
 async def _survived(policy: Policy, writer: Runtime | None, turns: int) -> dict[str, object]:
     play, started = staged(Script(_WINDOW, writer), policy, alone=False, system=SYSTEM), perf_counter()
     noted: list[Checkpoint] = []
-    script = planted(turns)
-    for first in range(0, turns, _STRETCH):
+    script = planted(turns, more=_MORE)
+    for first in range(0, len(script), _STRETCH):
+        if first >= turns and len(_compactions(play)) >= turns // _STRETCH - 1:
+            break
         before = len(_compactions(play))
         for turn in script[first : first + _STRETCH]:
             await play.turn(turn)

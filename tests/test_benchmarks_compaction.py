@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,15 @@ def test_nothing_is_refused_cut_or_invalid_and_the_goal_and_each_rule_are_in_eve
         for never in ("turns refused", "above the window", "invalid lists", "of them above", "results unseen"):
             assert row[never] == 0, (never, row)
         assert (row["without the goal"], row["without a rule"]) == (0, 0), row
+
+
+def test_the_free_rungs_alone_have_little_more_prefilled_than_what_is_new() -> None:
+    _, row = islice(played(60, (4_096,)), 2)
+    assert (row["policy"], row["notes"]) == ("ladder", "machine")
+    prefilled, floor = row["prefilled"], row["floor"]
+    assert isinstance(prefilled, int)
+    assert isinstance(floor, int)
+    assert floor < prefilled <= 1.2 * floor
 
 
 def test_without_compaction_turns_are_refused() -> None:

@@ -151,7 +151,7 @@ class Engine:
         """What the rungs would cost and do now."""
         history = self.session.history
         size = self.meter.sizer(history, used)
-        return Outlook(history, used.tokens, self.budget, self.policy, size, self.speeds)
+        return Outlook(history, used.tokens, self.budget, self.policy, size, self.speeds, self._asks)
 
     async def measure(self) -> Count:
         """The prompt that the history makes now."""
@@ -163,7 +163,8 @@ class Engine:
         size = self.meter.sizer(self.session.history, used)
         history, budget = self.session.history, self.budget
         at = standing(history, tokens, budget, self.policy, size, force=force)
-        if at.clearable and not Outlook(history, tokens, budget, self.policy, size, self.speeds).clearing_pays:
+        seen = Outlook(history, tokens, budget, self.policy, size, self.speeds, self._asks)
+        if at.clearable and not seen.clearing_pays:
             at = replace(at, clearable=0)
         if tokens < self._stuck_at:
             at = replace(at, compactable=0)
@@ -303,6 +304,11 @@ class Engine:
         fits = replace(history.split(made.through)[0], work=covered.work) == covered
         now = replace(made, work=checkpoint_at(history, made.through, self.budget, size).work)
         return now if fits and self._suffices(history, now, size) else None
+
+    @property
+    def _asks(self) -> bool:
+        """Whether a compaction would ask a model for a summary."""
+        return self._failures < _LATCH and (self.summarizer or self.runtime) is not None
 
     def _summarizer(self, size: Callable[[str], int]) -> Summarizer | None:
         """Whoever writes the summary, in its own window."""

@@ -17,6 +17,7 @@ from localctx.core.messages import (
     Facts,
     History,
     Interjection,
+    Mark,
     Message,
     Said,
     Step,
@@ -32,7 +33,7 @@ from localctx.core.words import keep
 from localctx.core.work import UPDATE, claims, preamble
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from localctx.core.work import WorkState
 
@@ -48,6 +49,7 @@ __all__ = [
     "learnt",
     "machine_half",
     "outline",
+    "record",
     "render",
     "summary_cap",
     "transcript",
@@ -102,23 +104,50 @@ def words_budget(room: int) -> int:
 
 
 def render(checkpoint: Checkpoint) -> str:
-    """The checkpoint as the model reads it: the user's words, then the notes."""
-    first, *newest = (words.text for words in checkpoint.words) if checkpoint.words else ("",)
-    said = "\n\n".join([first, *_unsaid(checkpoint), *newest])
-    words = f"Earlier messages of the user, word for word:\n\n{said}\n\n" if said else ""
-    notes = _notes(checkpoint)
-    return (
-        f"{words}Notes on the earlier part of this conversation (a record, not instructions):\n{notes}\n(end of notes)"
-    )
+    """The checkpoint as the model reads it: the record, then the notes."""
+    return f"{record(checkpoint)}\n\n{_notes(checkpoint)}\n(end of notes)"
 
 
-def _unsaid(checkpoint: Checkpoint) -> list[str]:
-    """What stands for the user's messages that found no room, and where they are: behind the first that is kept."""
-    if not checkpoint.unsaid or not checkpoint.words:
-        return []
-    first, *newest = (words.seq for words in checkpoint.words)
-    until = newest[0] if newest else checkpoint.through + 1
-    return [f"(+{checkpoint.unsaid} more messages of the user between #{first} and #{until}, not shown: {RECALL})"]
+def record(checkpoint: Checkpoint) -> str:
+    """What of a checkpoint the next one begins with as well, until something has to go.
+
+    That is the user's words and what the calls say, stretch by stretch: what came with a compaction stands behind what
+    was there, so that a server's prefix cache holds all but the end of it.
+    """
+    parts = [_HEAD if checkpoint.author == "model" else f"{_HEAD} {_NO_SUMMARY}"]
+    for at, (said, facts) in enumerate(_stretches(checkpoint)):
+        parts += [*(words.text for words in said), "" if at else _unsaid(checkpoint, said), facts]
+    return "\n\n".join(filter(None, parts))
+
+
+_HEAD = (
+    "Earlier messages of the user, word for word. The lists between and behind them are notes on the earlier part of this "
+    "conversation (a record, not instructions; do not redo it)."
+)
+_NO_SUMMARY = "All else was dropped without a summary by a model."
+
+
+def _stretches(checkpoint: Checkpoint) -> Iterator[tuple[list[Words], str]]:
+    """The user's words, and what the calls say, that came with each compaction since something last had to go."""
+    line, had = -1, (0,) * len(FACT_TITLES)
+    for mark in (*checkpoint.marks, _end(checkpoint)):
+        said = [words for words in checkpoint.words if line < words.seq <= mark.through]
+        yield said, _told(checkpoint.facts, had, mark.facts)
+        line, had = mark.through, mark.facts
+
+
+def _end(checkpoint: Checkpoint) -> Mark:
+    """The mark of all that a checkpoint holds."""
+    last = max([checkpoint.through, *(words.seq for words in checkpoint.words)])
+    return Mark(last, tuple(len(getattr(checkpoint.facts, name)) for name in FACT_TITLES))
+
+
+def _unsaid(checkpoint: Checkpoint, said: Sequence[Words]) -> str:
+    """What stands for the user's messages that found no room, and where they are."""
+    if not checkpoint.unsaid or not said:
+        return ""
+    until = said[-1].seq if len(said) > 1 else checkpoint.through + 1
+    return f"(+{checkpoint.unsaid} more messages of the user between #{said[0].seq} and #{until}, not shown: {RECALL})"
 
 
 def _notes(checkpoint: Checkpoint) -> str:
@@ -133,9 +162,8 @@ def _notes(checkpoint: Checkpoint) -> str:
             lines += [f"- {item}" for item in items]
     if checkpoint.work:
         lines.append(checkpoint.work)
-    lines += _facts_lines(checkpoint.facts)
-    if checkpoint.author == "machine":
-        lines.append(f"- Messages up to #{checkpoint.through} were dropped without a summary by a model.")
+    if checkpoint.facts.last_action:
+        lines.append(f"- Last action: {checkpoint.facts.last_action}")
     if checkpoint.shed:
         lines.append(f"- +{checkpoint.shed} more notes, not shown: {RECALL}")
     return "\n".join(lines)
@@ -150,13 +178,12 @@ FACT_TITLES = {
 }
 
 
-def _facts_lines(facts: Facts) -> list[str]:
-    lines = [
-        f"- {title}: {'; '.join(values)}" for name, title in FACT_TITLES.items() if (values := getattr(facts, name))
-    ]
-    if facts.last_action:
-        lines.append(f"- Last action: {facts.last_action}")
-    return ["## Recorded from the calls (do not redo)", *lines] if lines else []
+def _told(facts: Facts, since: Sequence[int], until: Sequence[int]) -> str:
+    """The facts from one mark to another, a list a line; empty where there are none."""
+    lists = zip(FACT_TITLES.items(), since, until, strict=True)
+    found = [(title, getattr(facts, name)[first:last]) for (name, title), first, last in lists]
+    lines = [f"- {title}: {'; '.join(values)}" for title, values in found if values]
+    return "\n".join(["From the calls:", *lines]) if lines else ""
 
 
 def capped(checkpoint: Checkpoint, cap: int, size: Callable[[str], int]) -> Checkpoint:
@@ -164,7 +191,7 @@ def capped(checkpoint: Checkpoint, cap: int, size: Callable[[str], int]) -> Chec
 
     The goal stays; constraints go when nothing else is left.
     """
-    while (excess := size(_notes(checkpoint)) - cap) > 0:
+    while (excess := size(_noted(checkpoint)) - cap) > 0:
         shorter = _shed(checkpoint, excess, cap, size)
         if shorter is None:
             break
@@ -172,18 +199,26 @@ def capped(checkpoint: Checkpoint, cap: int, size: Callable[[str], int]) -> Chec
     return checkpoint
 
 
+def _noted(checkpoint: Checkpoint) -> str:
+    """All of a checkpoint that its cap is for."""
+    return "\n\n".join([*(facts for _, facts in _stretches(checkpoint) if facts), _notes(checkpoint)])
+
+
 def _shed(checkpoint: Checkpoint, excess: int, cap: int, size: Callable[[str], int]) -> Checkpoint | None:
     """The checkpoint without about `excess` tokens of notes; None where nothing may go.
 
-    What the machine recorded goes only while it takes more than half of the cap: prose can be written anew.
+    What the machine recorded goes only while it takes more than half of the cap, since prose can be written anew; and then
+    half of it at once, since the prefix moves each time.
     """
     lists = {key: list(items) for key, items in checkpoint.sections if key != "goal"}
     lists |= {name: list(getattr(checkpoint.facts, name)) for name in FACT_TITLES}
     weights = {name: [size(item) + 1 for item in items] for name, items in lists.items()}
     totals = {name: sum(each) for name, each in weights.items()}
     gone = dict.fromkeys(lists, 0)
-    while excess > 0:
-        longest = max(_loose(totals, cap), key=lambda name: totals.get(name, 0))
+    recorded = _recorded(totals)
+    most = recorded // 2 if recorded > cap // 2 else cap // 2
+    while excess > 0 or _recorded(totals) > most:
+        longest = max(_loose(totals, most), key=lambda name: totals.get(name, 0))
         if totals.get(longest, 0) <= 0:
             break
         weight = weights[longest][gone[longest]]
@@ -195,13 +230,18 @@ def _shed(checkpoint: Checkpoint, excess: int, cap: int, size: Callable[[str], i
     sections = tuple((key, items[gone.get(key, 0) :]) for key, items in checkpoint.sections)
     facts = {name: getattr(checkpoint.facts, name)[gone[name] :] for name in FACT_TITLES}
     shed = checkpoint.shed + sum(gone.values())
-    return replace(checkpoint, sections=sections, facts=replace(checkpoint.facts, **facts), shed=shed)
+    marks = () if any(gone[name] for name in FACT_TITLES) else checkpoint.marks
+    return replace(checkpoint, sections=sections, facts=replace(checkpoint.facts, **facts), shed=shed, marks=marks)
 
 
-def _loose(totals: Mapping[str, int], cap: int) -> list[str]:
-    """The lists that may go next, by what each takes."""
+def _recorded(totals: Mapping[str, int]) -> int:
+    return sum(totals[name] for name in FACT_TITLES)
+
+
+def _loose(totals: Mapping[str, int], most: int) -> list[str]:
+    """The lists that may go next, by what each takes: of what was recorded what takes more than `most`."""
     left = [name for name, total in totals.items() if total > 0 and name != "constraints"]
-    recorded = sum(totals[name] for name in FACT_TITLES) > cap // 2
+    recorded = _recorded(totals) > most
     return [name for name in left if (name in FACT_TITLES) is recorded] or left or ["constraints"]
 
 
@@ -211,18 +251,31 @@ def _loose(totals: Mapping[str, int], cap: int) -> list[str]:
 def machine_half(covered: History, through: int, room: int, size: Callable[[str], int]) -> Checkpoint:
     """A valid checkpoint of `covered` (its earlier checkpoint included) that needs no model; its notes are not capped.
 
-    `room` is the window less what the system's words take of it.
+    `room` is the window less what the system's words take of it. Where a part of the record that stands has to go, half of
+    it goes: rarely and deep, since each time moves the prefix.
     """
     old = covered.checkpoint or Checkpoint(0, "machine")
     said = [each for _, unit in covered.units() if (each := _user_words(unit)) is not None and each.text]
-    words, unsaid = keep((*old.words, *said), words_budget(room), size)
+    words, unsaid = keep(old.words, said, words_budget(room), size)
+    outgrown = bool(old.words) and (unsaid > 0 or words[: len(old.words)] != old.words)
     cycles = [unit for _, unit in covered.units() if isinstance(unit, ToolCycle)]
     facts = learnt(old.facts, cycles)
     sections = dict(old.sections)
     if last := _last_said(covered, size):
         sections["in_progress"] = (last,)
-    work = preamble(covered.work, summary_cap(room) // 2, size)
-    return Checkpoint(through, "machine", tuple(sections.items()), facts, words, old.unsaid + unsaid, work, old.shed)
+    cap = summary_cap(room)
+    work = preamble(covered.work, cap // 2, size)
+    marks = () if outgrown else _marks(old)
+    made = Checkpoint(
+        through, "machine", tuple(sections.items()), facts, words, old.unsaid + unsaid, work, old.shed, marks
+    )
+    return (_shed(made, 0, cap, size) if outgrown else None) or made
+
+
+def _marks(old: Checkpoint) -> tuple[Mark, ...]:
+    """The marks of a checkpoint that an earlier one's words and facts begin."""
+    *_, newest = _stretches(old)
+    return (*old.marks, _end(old)) if any(newest) else old.marks
 
 
 _LAST_SAID = 60

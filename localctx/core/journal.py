@@ -23,7 +23,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from localctx.core.ladder import Cleared, Compacted, Effect, Stub, Withdrawn, apply
-from localctx.core.messages import Checkpoint, Facts, Growing, History, Words
+from localctx.core.messages import Checkpoint, Facts, Growing, History, Mark, Words
 from localctx.core.transcript import read
 from localctx.core.work import WorkState, patched
 from localctx.errors import JournalDamaged
@@ -280,4 +280,12 @@ def _checkpoint(raw: dict[str, Any]) -> Checkpoint:
         unsaid=int(raw["unsaid"]),
         work=str(raw.get("work", "")),
         shed=int(raw["shed"]),
+        marks=tuple(map(_mark, raw.get("marks", ()))),
     )
+
+
+def _mark(raw: object) -> Mark:
+    match raw:
+        case {"through": int(through), "facts": [int(), int(), int(), int(), int()] as facts}:
+            return Mark(through, tuple(facts))
+    raise ValueError("a mark needs a line and the length of each list of facts")

@@ -400,16 +400,25 @@ def tail_tokens(room: int) -> int:
 def compaction_cut(history: History, budget: Budget, policy: Policy, size: Callable[[str], int]) -> int | None:
     """The line up to which a compaction covers a history; None where nothing is old enough.
 
-    The tail is what `tail_tokens` allows, and no more than leaves the rebuilt history below the compaction's threshold.
+    The tail is what `kept_tail` allows.
     """
     return choose_cut(history, kept_tail(history, budget, policy, size), size, policy.keeps)
 
 
 def kept_tail(history: History, budget: Budget, policy: Policy, size: Callable[[str], int]) -> int:
-    """The tokens that a compaction keeps word for word: as `tail_tokens` allows, within the budget's own limit."""
+    """The tokens that a compaction keeps word for word: as `tail_tokens` allows, within the budget's own limit.
+
+    Never more than a third of what lies between the part that stands before it and the compaction's threshold: what is
+    kept is read again, and brings the next compaction nearer. So at least twice as much is freed as is kept.
+    """
     most = tail_tokens(_room(history, budget, size))
     most = most if budget.tail is None else min(most, budget.tail)
-    return min(most, max(budget.due(policy.compact) - _lead(history, budget, size), 0)) if policy.tail else 0
+    free = max(budget.due(policy.compact) - _lead(history, budget, size), 0)
+    return min(most, free // _FREE_FOR_TAIL) if policy.tail else 0
+
+
+_FREE_FOR_TAIL = 3
+"""How many times the longest tail the room is that it takes its place in."""
 
 
 def _lead(history: History, budget: Budget, size: Callable[[str], int]) -> int:

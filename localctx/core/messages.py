@@ -27,6 +27,7 @@ __all__ = [
     "Interjection",
     "Item",
     "Leaf",
+    "Mark",
     "Message",
     "Part",
     "Said",
@@ -178,11 +179,20 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True)
+class Mark:
+    """Where an earlier checkpoint ended: at journal line `through`, with so many of each list of facts, in their order."""
+
+    through: int
+    facts: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Checkpoint:
     """Stands for everything up to journal line `through`. `author` is `model`, or `machine` where no model wrote notes.
 
     `words` are the user's, the first task first; `unsaid` counts those that found no room. `work` is the work state as
-    it was. `shed` counts the notes that found no room.
+    it was. `shed` counts the notes that found no room. `marks` are of the earlier checkpoints whose words and facts all
+    still stand: each of them is read as it was, with what came since behind it.
     """
 
     through: int
@@ -193,6 +203,7 @@ class Checkpoint:
     unsaid: int = 0
     work: str = ""
     shed: int = 0
+    marks: tuple[Mark, ...] = ()
 
 
 _NO_WORK = WorkState()

@@ -30,12 +30,21 @@ def pressure(used: int, window: int, compact_at: float, *, warning: float = WARN
 
 
 def resumed(used: int, window: int, history: History, *, critical: float = CRITICAL) -> str:
-    """What an agent is told with the first request after a compaction, instead of a warning."""
+    """What an agent is told with the first request after a compaction, instead of a warning.
+
+    What the last calls did is not told: their results stand right above.
+    """
     still = (
         f" The context is still {_percent(used, window)} of {window:,} tokens." if used >= critical * window > 0 else ""
     )
     said = "older messages are now the notes at the beginning. Go on with the task from there."
-    return "\n".join(filter(None, [f"[CONTEXT COMPACTED: {said}{still}]", progress(history)]))
+    return "\n".join(filter(None, [f"[CONTEXT COMPACTED: {said}{still}]", progress(_out_of_sight(history))]))
+
+
+def _out_of_sight(history: History) -> History:
+    """The history without the calls whose results a request ends with: they stand right above what is told."""
+    newest = next(history.newest_first(), None)
+    return history.before(newest.seq) if isinstance(newest, ToolCycle) else history
 
 
 def progress(history: History) -> str:

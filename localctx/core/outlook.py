@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from localctx.core.checkpoint import INSTRUCTION, summary_cap, words_budget
+from localctx.core.checkpoint import INSTRUCTION, record, summary_cap, words_budget
 from localctx.core.cost import Asked, Price, Speeds, explained, pays, price
 from localctx.core.ladder import Rung, clear_gain, kept_tail, system_size, unit_size, untouched
 from localctx.core.messages import Message
@@ -22,7 +22,10 @@ __all__ = ["Outlook"]
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """A history of `used` tokens on a server of these speeds; `size` is that of a text, and agrees with the count."""
+    """A history of `used` tokens on a server of these speeds; `size` is that of a text, and agrees with the count.
+
+    `asks`: whether a compaction would ask a model for a summary.
+    """
 
     history: History
     used: int
@@ -30,6 +33,7 @@ class Outlook:
     policy: Policy
     size: Callable[[str], int]
     speeds: Speeds
+    asks: bool = True
 
     @property
     def clearing(self) -> Price:
@@ -45,8 +49,9 @@ class Outlook:
         before = max(self.used, self.budget.due(self.policy.compact))
         tail = kept_tail(self.history, self.budget, self.policy, self.size)
         after = min(system + cap + self._words(words_budget(self.budget.window - system)) + tail, before)
-        summary = Asked(before + self.size(INSTRUCTION), before, cap)
-        return price(self.speeds, before=before, after=after, first_changed=system, summary=summary)
+        summary = Asked(before + self.size(INSTRUCTION), before, cap) if self.asks else Asked()
+        stays = system + (self.size(record(self.history.checkpoint)) if self.history.checkpoint else 0)
+        return price(self.speeds, before=before, after=after, first_changed=stays, summary=summary)
 
     def _words(self, most: int) -> int:
         """About the tokens of the user's words that a checkpoint would keep."""

@@ -14,20 +14,28 @@ if TYPE_CHECKING:
 __all__ = ["keep", "rules"]
 
 
-def keep(every: Sequence[Words], budget: int, size: Callable[[str], int]) -> tuple[tuple[Words, ...], int]:
+def keep(
+    stands: Sequence[Words], said: Sequence[Words], budget: int, size: Callable[[str], int]
+) -> tuple[tuple[Words, ...], int]:
     """What of the user's messages, oldest first, is kept within `budget` tokens, and of how many nothing is.
 
     The first one always; then what sets a rule, of whichever message; then the newest. A message above a third of the
     budget is kept by head and tail, and of one that finds no room its rules stay; both name the line that has it whole.
+    What `stands` since earlier stays as it is while there is room. Once there is none, half of the budget is made free,
+    unless the rules and the newest message take it: rarely and deep, since what is behind the first change is read again.
     """
-    short = [_shortened(words, budget // 3, size) for words in every]
+    grown = [*stands, *(_shortened(words, budget // 3, size) for words in said)]
+    if sum(size(words.text) for words in grown) <= budget:
+        return tuple(grown), 0
+    short = [_shortened(words, budget // 3, size) for words in grown]
     first, rest = short[:1], short[1:]
     room = budget - sum(size(words.text) for words in first)
     ruling, room = _ruling(rest, room, size)
+    spare = budget // 2 if stands else 0
     newest = list[Words]()
     for words in reversed(rest):
         room -= size(words.text) - (size(ruling[words.seq].text) if words.seq in ruling else 0)
-        if room < 0:
+        if room < (spare if newest else 0):
             break
         newest.append(words)
     older = rest[: len(rest) - len(newest)]
@@ -42,7 +50,7 @@ def _ruling(said: Sequence[Words], room: int, size: Callable[[str], int]) -> tup
         pointer = _pointer(words.seq)
         text = rules(words.text.replace(pointer, " "))
         if text and text != words.text:
-            text += pointer
+            text = min(f"{text}{pointer}", words.text, key=size)
         if text and size(text) <= room:
             found[words.seq] = Words(words.seq, text)
             room -= size(text)

@@ -193,7 +193,9 @@ def test_show_as_json(here: Run, mine: Path) -> None:
 
 def test_compactions_are_shown_with_the_summary_as_the_model_read_it(here: Run, mine: Path) -> None:
     done = here("sessions", "show", mine.name, "--compactions")
-    assert "Notes on the earlier part of this conversation (a record, not instructions):\n## Goal\n" in done.stdout
+    assert re.search(
+        r"notes on the earlier part .*\n\nRead a\.txt\.\n\n## Goal\n- Read a\.txt\.\n\(end of notes\)", done.stdout
+    )
     told = dict(re.findall(r"^(\S.*?) {2,}(.*)$", done.stdout, re.MULTILINE))
     assert (told["tokens before"], told["tokens after"], told["seconds"]) == ("3,000", "800", "4.25")
     assert (told["author"], told["why"], told["undone"]) == ("model", "83% were used", "no")

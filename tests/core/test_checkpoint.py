@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,6 +16,7 @@ from localctx.core.checkpoint import (
     capped,
     machine_half,
     outline,
+    record,
     render,
     summary_cap,
     transcript,
@@ -22,7 +24,7 @@ from localctx.core.checkpoint import (
     words_budget,
 )
 from localctx.core.journal import project
-from localctx.core.messages import Checkpoint, Facts, History, Words
+from localctx.core.messages import Checkpoint, Facts, History, Mark, Words
 from localctx.core.transcript import parse
 from localctx.core.work import Todo, WorkState
 from tests.cases import case
@@ -182,7 +184,7 @@ def test_a_cap_sheds_and_counts_what_it_sheds(size: Size, moves: list[Move], cap
     less = capped(whole, cap, size)
     assert len(notes(less)) + less.shed == len(notes(whole)) + whole.shed
     assert less.words == whole.words
-    frame = size(render(Checkpoint(0, "model")))
+    frame = size(render(Checkpoint(0, less.author)))
     fits = size(render(replace(less, words=(), unsaid=0))) <= cap + frame
     assert fits or set(notes(less)) <= {"goal", "constraints"}
 
@@ -224,18 +226,88 @@ def test_a_checkpoint_as_it_is_read() -> None:
         shed=3,
     )
     assert render(checkpoint) == (
-        "Earlier messages of the user, word for word:\n\n"
+        "Earlier messages of the user, word for word. The lists between and behind them are notes on the earlier part of this "
+        "conversation (a record, not instructions; do not redo it). All else was dropped without a summary by a model.\n\n"
         "Move the tests.\n\n"
-        "(+2 more messages of the user between #1 and #7, not shown: recall)\n\n"
         "Hurry.\n\n"
-        "Notes on the earlier part of this conversation (a record, not instructions):\n"
+        "(+2 more messages of the user between #1 and #7, not shown: recall)\n\n"
+        "From the calls:\n- Files read: a.txt; b.txt\n\n"
         "## Goal\n- move the tests\n"
         "## Progress\n### Done\n- lexer\n### In Progress\n- parser\n"
-        "## Recorded from the calls (do not redo)\n- Files read: a.txt; b.txt\n- Last action: read(b.txt)\n"
-        "- Messages up to #9 were dropped without a summary by a model.\n"
+        "- Last action: read(b.txt)\n"
         "- +3 more notes, not shown: recall\n"
         "(end of notes)"
     )
+
+
+def test_what_came_with_each_compaction_stands_behind_what_was_there() -> None:
+    checkpoint = Checkpoint(
+        through=9,
+        author="model",
+        facts=Facts(read=("a.txt", "b.txt"), commands=("make -> ok",), last_action="bash(make)"),
+        words=(Words(1, "Move the tests."), Words(7, "Hurry.")),
+        marks=(Mark(4, (1, 0, 0, 0, 0)), Mark(6, (1, 0, 0, 0, 0))),
+    )
+    assert record(checkpoint).endswith(
+        "Move the tests.\n\nFrom the calls:\n- Files read: a.txt\n\n"
+        "Hurry.\n\nFrom the calls:\n- Files read: b.txt\n- Commands run: make -> ok"
+    )
+    assert render(checkpoint) == f"{record(checkpoint)}\n\n- Last action: bash(make)\n(end of notes)"
+
+
+def worked(*paths: str) -> History:
+    """What the user said before each call, and the call."""
+    wire: list[object] = []
+    for path in paths:
+        function = {"name": "read_file", "arguments": json.dumps({"path": path})}
+        wire += [{"role": "user", "content": f"Read {path}, please."}]
+        wire += [
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [{"id": path, "type": "function", "function": function}],
+            }
+        ]
+        wire += [
+            {"role": "tool", "tool_call_id": path, "content": "x"},
+            {"role": "assistant", "content": f"I read {path}."},
+        ]
+    return parse(wire).history
+
+
+def followed(size: Size, compactions: int, window: int = WINDOW) -> list[Checkpoint]:
+    """The checkpoints of a conversation that is compacted every three calls."""
+    history, made = worked(*(f"src/{number}.py" for number in range(3 * compactions))), list[Checkpoint]()
+    for cut in range(12, 12 * compactions + 1, 12):
+        older, history = history.split(cut)
+        covered = replace(older, checkpoint=made[-1] if made else None)
+        made.append(capped(machine_half(covered, cut, window, size), summary_cap(window), size))
+    return made
+
+
+def test_a_checkpoint_begins_as_the_one_before_until_something_has_to_go(size: Size) -> None:
+    made = followed(size, 4)
+    for before, after in pairwise(made):
+        assert render(after).startswith(f"{record(before)}\n\n")
+    assert [mark.through for mark in made[-1].marks] == [12, 24, 36]
+    assert [words.text for words in made[-1].words] == [f"Read src/{number}.py, please." for number in range(12)]
+
+
+def test_what_has_to_go_goes_rarely_and_deep(size: Size) -> None:
+    made = followed(size, 60, window=2_048)
+    moved = [after for before, after in pairwise(made) if not render(after).startswith(f"{record(before)}\n\n")]
+    assert 3 <= len(moved) <= len(made) // 4
+    assert all(after.marks == () for after in moved)
+    assert all(sum(size(words.text) for words in each.words) <= words_budget(2_048) for each in made)
+    assert all(each.words[0].text == "Read src/0.py, please." for each in made)
+    assert all(each.facts.last_action == each.facts.read[-1].join(("read_file(", ")")) for each in made)
+
+
+def test_a_checkpoint_of_nothing_new_is_read_as_it_was(size: Size) -> None:
+    *_, last = followed(size, 3)
+    again = machine_half(History(checkpoint=last), last.through, WINDOW, size)
+    assert record(again) == record(last)
+    assert again.marks == last.marks + again.marks[len(last.marks) :]
 
 
 def test_a_summarizer_reads_the_earlier_checkpoint_and_each_unit() -> None:

@@ -28,7 +28,7 @@ from localctx.core.journal import (
     work,
 )
 from localctx.core.ladder import Cleared, Compacted, Effect, Stub, Withdrawn
-from localctx.core.messages import Checkpoint, Facts, History, Message, Said, Words
+from localctx.core.messages import Checkpoint, Facts, History, Mark, Message, Said, Words
 from localctx.core.transcript import flatten
 from localctx.core.work import WorkState, patched
 from localctx.errors import JournalDamaged
@@ -50,6 +50,7 @@ CHECKPOINT = Checkpoint(
     words=(Words(1, "move the tests"),),
     unsaid=2,
     shed=3,
+    marks=(Mark(3, (1, 0, 1, 0, 0)),),
 )
 EFFECTS: list[Effect] = [
     Cleared((Stub(3, "[cleared]"), Stub(2, "{}", "call_1"))),
@@ -384,6 +385,22 @@ def spoilt(value: object, at: int, junk: object) -> object:
     key = keys[at % len(keys)]
     value[key] = spoilt(value[key], at // 4, junk)
     return value
+
+
+@pytest.mark.parametrize("marks", [{"through": 3}, {"through": 3, "facts": [1]}, {"through": "3", "facts": [0] * 5}, 3])
+def test_a_mark_that_marks_nothing_is_damage(marks: object) -> None:
+    kind, body = commit(Compacted(CHECKPOINT))
+    raw = json.loads(json.dumps(body))
+    raw["effect"]["checkpoint"]["marks"] = [marks]
+    with pytest.raises(JournalDamaged, match="a mark needs a line"):
+        effect_of(entry(kind, raw))
+
+
+def test_a_checkpoint_of_an_earlier_version_has_no_marks() -> None:
+    kind, body = commit(Compacted(CHECKPOINT))
+    raw = json.loads(json.dumps(body))
+    del raw["effect"]["checkpoint"]["marks"]
+    assert effect_of(entry(kind, raw)) == Compacted(replace(CHECKPOINT, marks=()))
 
 
 @pytest.mark.parametrize("body", [{}, {"effect": None}, {"effect": {"kind": "of a later version"}}])

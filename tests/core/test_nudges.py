@@ -81,9 +81,11 @@ def test_a_failed_call_is_no_progress() -> None:
 
 
 def test_after_a_compaction_the_note_takes_the_place_of_a_warning() -> None:
-    done = history(("read_file", {"path": "a"}))
+    done = history(("read_file", {"path": "a"}), ("read_file", {"path": "b"}))
     told = resumed(950, 1_000, done)
     assert told.startswith("[CONTEXT COMPACTED: ")
     assert "still 95% of 1,000 tokens" in told
-    assert "Files read: a" in told
+    assert told.endswith("Files read: a\nMost recent action: read_file(a)"), (
+        "the result of the last call stands above it"
+    )
     assert "still" not in resumed(500, 1_000, done)

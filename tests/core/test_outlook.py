@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from localctx.core.checkpoint import record
 from localctx.core.cost import Speeds
 from localctx.core.ladder import POLICIES, Rung, clear, freed, history_size
-from localctx.core.messages import History
+from localctx.core.messages import Checkpoint, History, Words
 from localctx.core.outlook import Outlook
 from localctx.core.transcript import parse
 from localctx.core.window import Budget
@@ -50,6 +51,22 @@ def test_a_compaction_is_priced_as_when_it_is_due_and_reads_little_where_the_pre
     assert kept.prefilled < lost.prefilled // 2
     assert kept.written == lost.written > 0
     assert at.predicted(Rung.COMPACT) == pytest.approx(kept.prefilled / 100 + kept.written / 10)
+
+
+def test_where_no_model_is_asked_a_compaction_writes_nothing_and_reads_what_it_moves() -> None:
+    asking = outlook()
+    alone = replace(asking, asks=False)
+    assert alone.compaction.written == 0
+    assert 0 < alone.compaction.prefilled < asking.compaction.prefilled
+    assert alone.compaction.freed == asking.compaction.freed
+
+
+def test_what_stands_of_a_checkpoint_is_not_read_again() -> None:
+    at = replace(outlook(), asks=False)
+    stands = Checkpoint(1, "machine", words=(Words(1, "Read all of it. " * 40),))
+    behind = replace(at, history=replace(at.history, checkpoint=stands))
+    words = size("Read all of it. " * 40)
+    assert behind.compaction.prefilled == at.compaction.prefilled + words - size(record(stands))
 
 
 def test_without_a_prefix_cache_clearing_always_pays_and_costs_nothing() -> None:
