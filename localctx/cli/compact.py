@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from localctx.cli.options import ApiKeyEnv, AsJson, Model
-from localctx.cli.render import Renderer, note, out, say, window_text
+from localctx.cli.render import Renderer, note, out, say
 from localctx.cli.sessions import spelled
+from localctx.cli.wording import window_text
 from localctx.core.events import Event, PressureRaised, RungTaken
 from localctx.errors import DoesNotFit, Misuse
 

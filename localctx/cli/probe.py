@@ -37,7 +37,8 @@ def command(
     import anyio
 
     from localctx import wiring
-    from localctx.cli.render import Renderer, probe_json, probe_table, say
+    from localctx.cli.render import Renderer, say
+    from localctx.cli.tables import probe_json, probe_table
     from localctx.core.window import Status
     from localctx.errors import Misuse, NothingFound
     from localctx.hardware.machine import machine
@@ -82,7 +83,7 @@ async def _watch(ask: Callable[[], Awaitable[list[ServerReport]]]) -> None:
     from rich.live import Live
     from rich.text import Text
 
-    from localctx.cli.render import table_lines
+    from localctx.cli.tables import table_lines
 
     with Live(auto_refresh=False) as live:
         while True:

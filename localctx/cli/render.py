@@ -2,43 +2,47 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import os
 import re
 import shutil
 import sys
-import textwrap
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from time import monotonic
+from typing import TYPE_CHECKING, Any, TextIO
 
+from localctx.cli.progress import Waiting, reading, reading_on
+from localctx.cli.wording import told, wrapped
 from localctx.core import events as e
 from localctx.errors import LocalctxError, StoreUnusable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
-    from localctx.core.window import EffectiveWindow, ModelReport, ServerReport
-    from localctx.hardware.machine import Machine
+    from localctx.cli.markdown import MarkdownStream
+    from localctx.core.window import EffectiveWindow
 
 __all__ = [
     "Renderer",
     "begin_log",
+    "columns",
     "complain",
-    "context_picture",
     "note",
     "out",
-    "probe_json",
-    "probe_table",
+    "paint",
+    "printable",
     "question",
     "say",
-    "table_lines",
+    "window_json",
 ]
 
 _log = logging.getLogger("localctx")
 _as_json = False
+_verbose = False
 
 _STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """Control characters but for tab and line end, and those that turn the direction of writing."""
@@ -46,6 +50,8 @@ _STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]
 
 def begin_log(path: Path | None, *, verbose: bool) -> None:
     """Sends decisions to a file, and with `verbose` to stderr as well."""
+    global _verbose  # noqa: PLW0603  it is said once, before all else
+    _verbose = verbose
     _log.setLevel(logging.DEBUG if path or verbose else logging.CRITICAL)
     _log.propagate = False
     _log.addHandler(logging.NullHandler())
@@ -72,16 +78,18 @@ def out(text: str, *, end: str = "\n") -> None:
     if sys.stdout is None:
         raise LocalctxError("the standard output is closed: there is nowhere to print the answer")
     try:
-        print(_printable(text, sys.stdout.encoding), end=end, flush=True)
+        print(printable(text, sys.stdout.encoding), end=end, flush=True)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(0) from None
 
 
 def note(text: str) -> None:
-    """Prints something beside it, to stderr."""
+    """Prints something beside it, to stderr; on a terminal wrapped between words."""
     if sys.stderr is not None:
-        print(_dim(_printable(text, sys.stderr.encoding)), file=sys.stderr, flush=True)
+        line = printable(text, sys.stderr.encoding)
+        shown = wrapped(line, _size(sys.stderr)[0]) if sys.stderr.isatty() else line
+        print(_dim(shown), file=sys.stderr, flush=True)
 
 
 def complain(text: str, code: int) -> None:
@@ -91,7 +99,7 @@ def complain(text: str, code: int) -> None:
     if _as_json:
         out(json.dumps(_event("error", message=line, exit_code=code)))
     elif sys.stderr is not None:
-        print(_printable(f"localctx: {line}", sys.stderr.encoding), file=sys.stderr, flush=True)
+        print(printable(f"localctx: {line}", sys.stderr.encoding), file=sys.stderr, flush=True)
 
 
 _COLOURS = {"+": "32", "-": "31", "@": "36"}
@@ -100,53 +108,150 @@ _COLOURS = {"+": "32", "-": "31", "@": "36"}
 def question(lines: Sequence[str]) -> None:
     """Prints what a person is to decide about, to stderr: the lines of a diff in its colours."""
     for line in lines if sys.stderr is not None else ():
-        text, colour = _printable(line, sys.stderr.encoding), _COLOURS.get(line[:1])
-        print(f"\x1b[{colour}m{text}\x1b[0m" if colour and _coloured() else text, file=sys.stderr, flush=True)
+        text, colour = printable(line, sys.stderr.encoding), _COLOURS.get(line[:1])
+        print(f"\x1b[{colour}m{text}\x1b[0m" if colour and _draws(sys.stderr) else text, file=sys.stderr, flush=True)
 
 
-def _printable(text: str, encoding: str | None) -> str:
+def printable(text: str, encoding: str | None) -> str:
     """The text without what would steer the terminal, in characters that it can show."""
     safe = _STEERING.sub("\ufffd", text.replace("\r\n", "\n"))
     return safe.encode(encoding or "utf-8", "replace").decode(encoding or "utf-8", "replace")
 
 
+def _draws(stream: TextIO | None) -> bool:
+    """Whether a stream is a terminal that can be drawn on, and its user wants that."""
+    plain = "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb"
+    return stream is not None and stream.isatty() and not plain and stream.encoding.lower() == "utf-8"
+
+
+def _size(stream: TextIO) -> tuple[int, int]:
+    """The columns and lines of a terminal now."""
+    size = os.get_terminal_size(stream.fileno())
+    return size.columns or _COLUMNS, size.lines or _LINES
+
+
+_COLUMNS, _LINES = 80, 24
+"""What is taken of a terminal that does not know its size."""
+
+
+def columns() -> int:
+    """The columns that there are for what is printed."""
+    return _size(sys.stdout)[0] if sys.stdout.isatty() else max(shutil.get_terminal_size().columns, _NARROW)
+
+
+_NARROW = 40
+
+
+def _draw(text: str, stream: TextIO) -> None:
+    """Writes what may steer the terminal: of ours, never of a model's."""
+    stream.write(text)
+    stream.flush()
+
+
+def _on_one_line(text: str) -> None:
+    """Draws a line of ours in place of the one before, or takes that away."""
+    from rich.cells import set_cell_size
+
+    room = _size(sys.stderr)[0] - 1
+    _draw(f"\r\x1b[K{_dim(set_cell_size(text, min(room, len(text))))}" if text else "\r\x1b[K", sys.stderr)
+
+
+def paint(pieces: Iterable[tuple[str, str]]) -> None:
+    """Prints a line of styled pieces, without the styles where there is no colour."""
+    line = list(pieces)
+    if not _draws(sys.stdout):
+        out(wrapped("".join(text for _, text in line), columns()))
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    styled = Text.assemble(*((printable(text, sys.stdout.encoding), style) for style, text in line))
+    Console(highlight=False, width=columns()).print(styled)
+
+
+def _aside(text: str) -> None:
+    if sys.stderr is not None:
+        _draw(_dim(printable(text, sys.stderr.encoding)), sys.stderr)
+
+
 def _dim(text: str) -> str:
-    return f"\x1b[2m{text}\x1b[0m" if _coloured() else text
-
-
-def _coloured() -> bool:
-    return sys.stderr.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+    return f"\x1b[2m{text}\x1b[0m" if _draws(sys.stderr) else text
 
 
 # --- events -------------------------------------------------------------------------------------------------------
 
 
 class Renderer:
-    """Renders events as they come: for people, or as JSON lines."""
+    """Renders events as they come: for people, or as JSON lines.
+
+    On a terminal the reply is Markdown that is rendered as it streams, and a line tells what is waited for.
+    """
 
     def __init__(self, *, as_json: bool) -> None:
         global _as_json  # noqa: PLW0603  an error that ends the program is rendered in the same form
         _as_json = as_json
         self._json = as_json
-        self._midline = False
+        self._reply = _Page() if _draws(sys.stdout) else _Raw()
+        self._aside = False
+        self._thinks = False
+        self._waiting = Waiting(_on_one_line)
+        self.waits = _draws(sys.stderr)
+        """Whether a line may tell what is waited for: not while the user types."""
 
     def __call__(self, event: e.Event) -> None:
         """Renders one event."""
+        if _verbose and not isinstance(event, e.Text | e.Thinking):
+            self.end_line()
         _log_event(event)
         if self._json:
             out(json.dumps(_as_object(event), ensure_ascii=False))
         elif isinstance(event, e.Text):
-            out(event.text, end="")
-            self._midline = not event.text.endswith("\n")
-        elif line := _line(event):
+            self._end_wait()
+            self._reply.add(event.text)
+        elif isinstance(event, e.Thinking):
+            self._think(event.text)
+        elif isinstance(event, e.RequestSent):
+            self._wait("reading", reading(event))
+        elif isinstance(event, e.Prefilling):
+            self._wait("reading", reading_on(event, self._waiting.seconds))
+        else:
+            self._tell(event)
+
+    def _tell(self, event: e.Event) -> None:
+        self._end_wait()
+        if line := told(event):
             self.end_line()
             note(line)
+        if isinstance(event, e.RungBegun):
+            self._wait("compacting", lambda seconds: f"compacting ... {seconds:.0f} s")
+
+    def _think(self, text: str) -> None:
+        """Thinking is one line that tells how long it takes; with `--verbose` it is shown beside the answer, on stderr."""
+        if _verbose:
+            self._waiting.end()
+            self._aside = not text.endswith("\n")
+            _aside(text)
+        else:
+            self._thinks = True
+            self._wait("thinking", lambda seconds: f"thinking ... {seconds:.0f} s")
+
+    def _wait(self, what: str, told: Callable[[float], str]) -> None:
+        if self.waits and not self._json:
+            self._reply.end()
+            self._waiting.begin(what, told)
+
+    def _end_wait(self) -> None:
+        seconds = self._waiting.end()
+        if self._aside:
+            _aside("\n")
+        if self._thinks and seconds >= 1:
+            note(f"thought for {seconds:.0f} s")
+        self._thinks = self._aside = False
 
     def end_line(self) -> None:
-        """Ends a line of text that is open."""
-        if self._midline:
-            out("")
-            self._midline = False
+        """Ends what is open: a line of text, a block of Markdown, a line that tells of waiting."""
+        self._end_wait()
+        self._reply.end()
 
     def end(self, finish: str, session: str | None, **totals: float) -> None:
         """The end of a run."""
@@ -155,77 +260,64 @@ class Renderer:
             out(json.dumps(_event("end", finish=finish, session=session, totals=totals)))
 
 
+class _Raw:
+    """A reply as the bytes that the model wrote."""
+
+    def __init__(self) -> None:
+        self._midline = False
+
+    def add(self, text: str) -> None:
+        """Prints a piece."""
+        out(text, end="")
+        self._midline = not text.endswith("\n")
+
+    def end(self) -> None:
+        """Ends a line that is open."""
+        if self._midline:
+            out("")
+            self._midline = False
+
+
+class _Page:
+    """A reply as Markdown on a terminal, drawn anew some times a second, and never for more than a tenth of the time."""
+
+    def __init__(self) -> None:
+        self._stream: MarkdownStream | None = None
+        self._due: asyncio.TimerHandle | None = None
+        self._pause = 0.0
+
+    def add(self, text: str) -> None:
+        """Takes a piece, which is soon drawn."""
+        from localctx.cli.markdown import MarkdownStream
+
+        self._stream = self._stream or MarkdownStream()
+        self._stream.feed(printable(text, sys.stdout.encoding))
+        if self._due is None:
+            self._due = asyncio.get_running_loop().call_later(self._pause, self._draw)
+
+    def _draw(self) -> None:
+        self._due, began = None, monotonic()
+        if self._stream:
+            _draw(self._stream.draw(*_size(sys.stdout)), sys.stdout)
+        self._pause = max(_FRAME, _IDLE * (monotonic() - began))
+
+    def end(self) -> None:
+        """Ends the block that is open."""
+        if self._due:
+            self._due.cancel()
+        if self._stream:
+            _draw(self._stream.end(*_size(sys.stdout)), sys.stdout)
+        self._stream, self._due, self._pause = None, None, 0.0
+
+
+_FRAME, _IDLE = 0.06, 9
+"""The seconds from one drawing to the next, and how many times as long as a drawing took."""
+
+
 def say(event: e.Event) -> None:
     """Tells a person of an event on stderr: what a command without a chat has to say of its progress."""
-    if line := _line(event):
+    if line := told(event):
         note(line)
-
-
-_CALL_WIDTH = 100
-
-
-def _line(event: e.Event) -> str:
-    """What a person is told of an event, or nothing."""
-    match event:
-        case e.WindowProbed(window, runtime, url, model):
-            return f"{model} on {runtime} at {url}: {window_text(window)}"
-        case e.PressureRaised(used, window):
-            return f"context {used * 100 // window}% full of {window:,} tokens: will auto-compact soon"
-        case e.RungBegun(_, used, window):
-            return f"context window {used * 100 // window}% full ({used:,} of {window:,} tokens): compacting"
-        case e.RungTaken():
-            return _rung_line(event)
-        case e.ToolCalled(_, name, arguments):
-            return textwrap.shorten(f"{name} {arguments}", _CALL_WIDTH, placeholder=" ...")
-        case e.ToolAnswered(_, name, _, shown) if shown.startswith("error:"):
-            return textwrap.shorten(f"{name}: {shown}", _CALL_WIDTH, placeholder=" ...")
-        case e.Truncated():
-            return _truncated_line(event)
-        case e.Notice(_, text):
-            return text
-    return ""
-
-
-def _truncated_line(event: e.Truncated) -> str:
-    arrived = f"{event.reported:,} of {event.expected.tokens:,} prompt tokens arrived ({event.expected.how})"
-    missed = f"about {event.unseen} message{'' if event.unseen == 1 else 's'} did not reach the model"
-    then = "making room and asking again" if event.again else "its answer was made without them"
-    return f"the server dropped context in silence: {arrived}; {missed}: {then}"
-
-
-def _rung_line(event: e.RungTaken) -> str:
-    saved = event.tokens_before - event.tokens_after
-    shrunk = f"{event.messages_before} -> {event.messages_after} messages (saved about {saved:,} tokens, {event.seconds:.1f} s)"
-    match event.rung.value:
-        case "compact":
-            return f"compacted {shrunk}, {_AUTHORS.get(event.how, event.how)}"
-        case "trim":
-            return f"still over budget: dropped the oldest without summarizing them, {shrunk}; they stay in the journal"
-        case _:
-            return f"cleared old tool results, {shrunk}"
-
-
-_AUTHORS = {
-    "model": "a summary by the model",
-    "prepared": "a summary that the model wrote while nobody waited",
-    "machine": "the record alone, no summary by the model",
-}
-
-
-def window_text(window: EffectiveWindow) -> str:
-    """A window with its source, for people."""
-    if window.tokens is None or window.decided_by is None:
-        return "window unknown"
-    return f"window {window.tokens:,} tokens, {window.confidence} ({_source(window)})"
-
-
-def _source(window: EffectiveWindow) -> str:
-    decided = window.decided_by
-    if decided is None:
-        return "nobody says it"
-    if window.tokens == decided.tokens:
-        return decided.where
-    return f"{decided.where} says {decided.tokens:,}, --max-context lowers it"
 
 
 def _log_event(event: e.Event) -> None:
@@ -256,16 +348,14 @@ _TYPES = {
 def _as_object(event: e.Event) -> dict[str, object]:
     match event:
         case e.WindowProbed(window, runtime, url, model):
-            return _event("window", runtime=runtime, url=url, model=model, **_window_json(window))
+            return _event("window", runtime=runtime, url=url, model=model, **window_json(window))
         case e.UsageReported(usage, expected):
             return _event("usage", **asdict(usage), expected=asdict(expected))
     return _event(_TYPES.get(type(event)) or type(event).__name__.lower(), **asdict(event))
 
 
-# --- probe --------------------------------------------------------------------------------------------------------
-
-
-def _window_json(window: EffectiveWindow) -> dict[str, Any]:
+def window_json(window: EffectiveWindow) -> dict[str, Any]:
+    """A window for programs."""
     return {
         "effective": window.tokens,
         "confidence": window.confidence,
@@ -274,121 +364,3 @@ def _window_json(window: EffectiveWindow) -> dict[str, Any]:
         "decided_by": asdict(window.decided_by) if window.decided_by else None,
         "readings": [asdict(reading) for reading in window.readings],
     }
-
-
-def probe_json(machine: Machine, reports: Sequence[ServerReport], took: float) -> None:
-    """The probe's answer for programs; `took` is in seconds."""
-    document = {
-        "schema": 1,
-        "took_ms": round(took * 1000),
-        "machine": asdict(machine),
-        "runtimes": [_report_json(report) for report in reports],
-    }
-    out(json.dumps(document, ensure_ascii=False, indent=1))
-
-
-def _report_json(report: ServerReport) -> dict[str, object]:
-    return {
-        "runtime": report.runtime,
-        "url": report.url,
-        "version": report.version,
-        "status": report.status,
-        "error": report.error,
-        "models": [_model_json(model) for model in report.models],
-    }
-
-
-def _model_json(model: ModelReport) -> dict[str, object]:
-    return {
-        "id": model.id,
-        "loaded": model.loaded,
-        "trained": model.trained,
-        "slots": model.slots,
-        "shared_pool": model.shared_pool,
-        "template": model.template,
-        "window": _window_json(model.window),
-        "memory": {"model_bytes": model.model_bytes, "in_vram_bytes": model.in_vram_bytes},
-        "warnings": [asdict(warning) for warning in model.warnings],
-    }
-
-
-def probe_table(reports: Sequence[ServerReport], *, quiet_down: bool) -> None:
-    """The probe's answer for people; addresses where nothing answers are named in one line with `quiet_down`."""
-    width = max(shutil.get_terminal_size().columns, _NARROW)
-    for line in table_lines(reports, quiet_down=quiet_down):
-        indent = " " * (len(line) - len(line.lstrip()) + 2)
-        out(
-            textwrap.fill(
-                line,
-                width,
-                subsequent_indent=indent,
-                break_long_words=False,
-                break_on_hyphens=False,
-                replace_whitespace=False,
-                drop_whitespace=True,
-            )
-        )
-    quiet = [report.url.removeprefix("http://") for report in reports if quiet_down and report.status == "down"]
-    if quiet:
-        note(f"nothing answers at {', '.join(quiet)}")
-
-
-_NARROW = 40
-
-
-def table_lines(reports: Sequence[ServerReport], *, quiet_down: bool) -> Iterator[str]:
-    """The lines of the table, without the addresses where nothing answers if `quiet_down`."""
-    for report in reports:
-        if quiet_down and report.status == "down":
-            continue
-        version = f" {report.version}" if report.version else ""
-        yield _printable(f"{report.runtime or 'unknown server'}{version} at {report.url}: {report.status}", None)
-        if report.error:
-            yield f"  ! {_printable(report.error, None)}"
-        for model in report.models:
-            yield from (_printable(line, None) for line in _model_lines(model))
-
-
-def _model_lines(model: ModelReport) -> Iterator[str]:
-    window, tokens = model.window, model.window.tokens
-    yield f"  {model.id}{'' if model.loaded else ' (not loaded)'}"
-    shown = "unknown" if tokens is None else f"{tokens:,}"
-    sure = "" if tokens is None else f"{window.confidence}  "
-    yield f"    window    {shown:>9}  {sure}({_source(window)})"
-    pool = model.shared_pool
-    facts: Mapping[str, object] = {
-        "trained": model.trained,
-        "slots": model.slots,
-        "pool": pool,
-        "template": model.template,
-    }
-    for name, value in facts.items():
-        if value is not None:
-            yield f"    {name:<9} {f'{value:,}' if isinstance(value, int) else value:>9}"
-    for warning in model.warnings:
-        yield f"    ! {warning.code}: {warning.text}"
-        yield f"      fix: {warning.fix}"
-
-
-_WIDTH = 40
-_SIGNS = {
-    "system": "S",
-    "schemas": "s",
-    "checkpoint": "C",
-    "user": "u",
-    "assistant": "a",
-    "tools": "t",
-    "free": ".",
-    "reserve": "r",
-}
-
-
-def context_picture(fills: Mapping[str, int], used: int, window: int, reserve: int, source: str) -> None:
-    """The meter: what fills the window, as a bar and a list."""
-    parts = {name: tokens for name, tokens in fills.items() if tokens}
-    kept = min(reserve, max(window - used, 0))
-    parts |= {"free": max(window - used - kept, 0), "reserve": kept}
-    out(f"{used:,} of {window:,} tokens used ({used * 100 // window}%); {source}")
-    out("[" + "".join(_SIGNS[name] * round(tokens * _WIDTH / window) for name, tokens in parts.items()) + "]")
-    for name, tokens in parts.items():
-        out(f"  {_SIGNS[name]} {name:<10} {tokens:>9,}  {tokens * 100 / window:5.1f}%")

@@ -6,7 +6,8 @@ import asyncio
 import os
 import signal
 import sys
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AsyncExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,11 +18,19 @@ from localctx.cli.options import ApiKeyEnv, AsJson, MaxContext, Model, NumCtx, R
 from localctx.errors import Interrupted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
+    from contextlib import AbstractAsyncContextManager
 
+    from prompt_toolkit.history import History
+
+    from localctx.app.chat import Chat
     from localctx.cli.render import Renderer
+    from localctx.cli.repl import Desk, Wish
     from localctx.config import Settings
+    from localctx.core.window import ModelReport
     from localctx.stores.journal import FileJournal, MemoryJournal
+
+    _Opening = Callable[..., AbstractAsyncContextManager[Chat]]
 
 __all__ = ["command"]
 
@@ -74,7 +83,7 @@ def command(
     import anyio
 
     from localctx import wiring
-    from localctx.cli.asking import can_ask
+    from localctx.cli.asking import Asking, can_ask
     from localctx.cli.render import Renderer
     from localctx.errors import Misuse
 
@@ -103,10 +112,12 @@ def command(
         raise Misuse("nothing was asked: pass a PROMPT in quotes, or pipe one in")
     wiring.policy(given)
     journal = wiring.journal(session=session, resume=resume, go_on=go_on, ephemeral=ephemeral)
-    try:
-        anyio.run(partial(_run, given, text, journal, render, yes=yes, can_ask=can_ask(as_json=as_json)))
-    finally:
-        journal.leave()
+    ask = Asking(render) if can_ask(as_json=as_json) else None
+    opening = partial(wiring.open_chat, ask=ask, yes=yes)
+    if text is None:
+        anyio.run(_sit, _Place(given, journal), render, opening)
+    else:
+        anyio.run(_run, given, text, journal, render, opening)
 
 
 def _asked(prompt: str | None) -> str | None:
@@ -138,24 +149,111 @@ def _go_to(folder: str) -> None:
 
 
 async def _run(
-    given: Settings,
-    text: str | None,
-    journal: FileJournal | MemoryJournal,
-    render: Renderer,
-    *,
-    yes: bool,
-    can_ask: bool,
+    given: Settings, text: str, journal: FileJournal | MemoryJournal, render: Renderer, opening: _Opening
 ) -> None:
+    try:
+        with fetching() as progress, _one_interrupt():
+            async with opening(given, journal, render, progress) as chat:
+                await chat.ask(text)
+                render.end("done", journal.name, tokens=chat.last_used)
+    finally:
+        journal.leave()
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where people talk: the settings, and the session."""
+
+    given: Settings
+    journal: FileJournal | MemoryJournal
+
+
+async def _sit(place: _Place, render: Renderer, opening: _Opening) -> None:
+    """One chat after the other, as the user wishes; where the next cannot be opened, the one before is again."""
+    from localctx.cli.render import note
+    from localctx.cli.repl import Desk, talk
+    from localctx.errors import LocalctxError
+
+    here: _Place | None = None
+
+    async def models(chat: Chat) -> Sequence[ModelReport]:
+        return await _models(place.given, chat)
+
+    try:
+        with fetching() as progress, Desk(render, _typed(place.journal), models) as desk:
+            note("type a message, /help for commands, /exit or Ctrl-D to leave")
+            while True:
+                try:
+                    async with AsyncExitStack() as stack:
+                        chat = await _opened(stack, opening(place.given, place.journal, render, progress), desk)
+                        if here and here.journal is not place.journal:
+                            here.journal.leave()
+                        here = place
+                        wish = await talk(chat, desk)
+                except LocalctxError as error:
+                    if here is None or here is place:
+                        raise
+                    note(f"{error}; going on as before")
+                    if here.journal is not place.journal:
+                        place.journal.leave()
+                    place = here
+                    continue
+                if wish is None:
+                    return
+                place = _next(place, wish, chat)
+    finally:
+        (here or place).journal.leave()
+
+
+async def _opened(stack: AsyncExitStack, chat: AbstractAsyncContextManager[Chat], desk: Desk) -> Chat:
+    """A chat, opened on a stack. Raises why it cannot be, or that Ctrl-C was pressed meanwhile."""
+    from localctx.errors import LocalctxError
+
+    with desk.work():
+        return await stack.enter_async_context(chat)
+    if desk.chat is None:
+        raise Interrupted
+    raise LocalctxError("it was stopped before it was open")
+
+
+def _typed(journal: FileJournal | MemoryJournal) -> History:
+    """What was typed in earlier chats; nothing is kept of one that is kept nowhere."""
+    from prompt_toolkit.history import InMemoryHistory
+
     from localctx import wiring
-    from localctx.cli.asking import Asking
-    from localctx.cli.repl import talk
+    from localctx.cli.typed import TypedLines
 
-    ask = Asking(render) if can_ask else None
+    return InMemoryHistory() if journal.name is None else TypedLines(wiring.home() / "typed.jsonl")
 
-    with fetching() as progress, _one_interrupt() if text is not None else nullcontext():
-        async with wiring.open_chat(given, journal, render, progress, ask=ask, yes=yes) as chat:
-            await (talk(chat, render) if text is None else chat.ask(text))
-            render.end("done", journal.name, tokens=chat.last_used)
+
+def _next(place: _Place, wish: Wish, chat: Chat) -> _Place:
+    """Where to go on: with the server of this chat, whatever else answers by now."""
+    from localctx import wiring
+    from localctx.stores.journal import MemoryJournal
+
+    if wish.new:
+        nowhere = isinstance(place.journal, MemoryJournal) and not place.journal.trouble
+        return _Place(place.given, wiring.journal(ephemeral=nowhere))
+    return _Place(_same_server(place.given, chat, **wish.changes), place.journal)
+
+
+def _same_server(given: Settings, chat: Chat, **changes: object) -> Settings:
+    """The settings with changes, and the server of a chat named; an address that was set keeps its origin, and so its rights."""
+    from msgspec.structs import replace
+
+    if chat.runtime.kind == "embedded":
+        changes["runtime"] = "embedded"
+    elif given.url is None:
+        changes["url"] = chat.runtime.url
+    return replace(given, **changes, origins={**given.origins, **dict.fromkeys(changes, "asked for in the chat")})
+
+
+async def _models(given: Settings, chat: Chat) -> Sequence[ModelReport]:
+    """What the server of a chat has."""
+    from localctx import wiring
+
+    (report, *_) = await wiring.ask_all(_same_server(given, chat, model=None))
+    return report.models
 
 
 @contextmanager

@@ -16,6 +16,7 @@ import typer
 
 from localctx.cli.options import AsJson
 from localctx.cli.render import note, out
+from localctx.cli.wording import clipped
 from localctx.errors import Misuse
 
 if TYPE_CHECKING:
@@ -54,20 +55,12 @@ _NARROW, _LONG_NAME, _FIRST_WORDS = 40, 24, 50
 def _listed(one: Listed, column: int) -> Iterator[str]:
     """A session in two lines: its name and first words, then its figures; in three where something is wrong with it."""
     width, name = max(shutil.get_terminal_size().columns, _NARROW), one.name.ljust(column)
-    yield f"{name}  {_clipped(one.first_words or '(nothing was said)', width - len(name) - 2)}".rstrip()
+    yield f"{name}  {clipped(one.first_words or '(nothing was said)', width - len(name) - 2)}".rstrip()
     figures = [when(one.written), counted(one.messages, "message"), counted(one.compactions, "compaction")]
     size = f"{-(-one.size_bytes // 1000):,} kB"
-    yield "  " + _clipped(", ".join([*figures, size, one.model or "no model"]), width - 2)
+    yield "  " + clipped(", ".join([*figures, size, one.model or "no model"]), width - 2)
     if one.trouble:
         yield "  ! damaged: what is behind the damage is not counted"
-
-
-def _clipped(text: str, cells: int) -> str:
-    """A text in one line, and as much of it as finds room in so many columns of a terminal."""
-    from rich.cells import cell_len, set_cell_size
-
-    line = " ".join(text.split())
-    return line if cell_len(line) <= cells else set_cell_size(line, cells - 1).rstrip() + "…" if cells > 1 else ""
 
 
 @app.command()
@@ -177,7 +170,7 @@ def undo(
 
     done = record.bring_back(session) if redo else record.take_back(session)
     gone = [counted(done.messages, "message"), *([counted(done.compactions, "compaction")] if done.compactions else [])]
-    out(f"{'brought' if redo else 'taken'} back: {_clipped(done.words, _FIRST_WORDS)} ({', '.join(gone)})")
+    out(f"{'brought' if redo else 'taken'} back: {clipped(done.words, _FIRST_WORDS)} ({', '.join(gone)})")
     command = f"localctx sessions undo {done.name}"
     note(f"take it back again: {command}" if redo else f"bring it back: {command} --redo")
 

@@ -1,0 +1,45 @@
+"""What a person is told of events."""
+
+from __future__ import annotations
+
+import pytest
+
+from localctx.cli.progress import reading, reading_on
+from localctx.cli.wording import told
+from localctx.core.accounting import Count, Usage
+from localctx.core.events import Prefilling, RequestSent, ToolAnswered, ToolCalled, UsageReported
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shown"),
+    [
+        ('{"path": "src/a.py", "limit": 5}', "* read src/a.py"),
+        ('{"limit": 5}', '* read {"limit": 5}'),
+        ("{}", "* read"),
+        ("not json", "* read not json"),
+        ("[" * 100_000, "* read ..."),
+        ('{"text": "several\\nlines"}', "* read several lines"),
+    ],
+)
+def test_a_call_is_one_line_with_its_main_argument(arguments: str, shown: str) -> None:
+    assert told(ToolCalled("1", "read", arguments)) == shown
+
+
+def test_a_result_is_one_line_with_its_size_or_its_error() -> None:
+    assert told(ToolAnswered("1", "read", 12_345, "text of it\n")) == "  read: 12,345 characters"
+    assert told(ToolAnswered("1", "read", 9, "error: no\nsuch file")) == "  read: error: no such file"
+
+
+def test_nothing_is_told_of_what_only_programs_want() -> None:
+    assert told(UsageReported(Usage(), Count(1, 0, ""))) == ""
+
+
+def test_reading_is_told_with_what_is_known_of_it() -> None:
+    assert reading(RequestSent(12_400, 9_000, 8.6))(3.2) == "reading 9.0k of 12.4k tokens ... 3 of about 9 s"
+    assert reading(RequestSent(12_400, 9_000, None))(3.2) == "reading 9.0k of 12.4k tokens ... 3 s"
+    assert reading_on(Prefilling(6_200, 12_400, 0), 3.0)(3.2) == "reading 50% of 12.4k tokens ... 3 s, about 3 s more"
+    assert (
+        reading_on(Prefilling(9_000, 10_000, 8_000), 5.0)(5.0) == "reading 90% of 10.0k tokens ... 5 s, about 5 s more"
+    )
+    assert reading_on(Prefilling(10, 20, 0), 2.0)(9.0) == "reading 50% of 20 tokens ... 9 s"
+    assert reading_on(Prefilling(5, 0, 0), 1.0)(0.0) == "reading 0% of 0 tokens ... 0 s"
