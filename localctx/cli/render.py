@@ -20,7 +20,7 @@ from localctx.core import events as e
 from localctx.errors import LocalctxError, StoreUnusable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from localctx.cli.markdown import MarkdownStream
@@ -253,11 +253,11 @@ class Renderer:
         self._end_wait()
         self._reply.end()
 
-    def end(self, finish: str, session: str | None, **totals: float) -> None:
-        """The end of a run."""
+    def end(self, finish: str, session: str | None, totals: Callable[[], Mapping[str, float]]) -> None:
+        """The end of a run; `totals` are worked out only for those who are told them."""
         self.end_line()
         if self._json:
-            out(json.dumps(_event("end", finish=finish, session=session, totals=totals)))
+            out(json.dumps(_event("end", finish=finish, session=session, totals=totals())))
 
 
 class _Raw:

@@ -293,6 +293,21 @@ async def _window(chat: Chat, _desk: Desk, given: str) -> Wish | None:
     return Wish({"num_ctx": tokens, "max_context_tokens": tokens})
 
 
+async def _tools(chat: Chat, _desk: Desk, _given: str) -> None:
+    shelves = chat.tools.shelves
+    for shelf in shelves:
+        paint([("", f"{figure(shelf.tokens):>6}  "), ("bold", shelf.name), ("", _SHELVES[shelf.state])])
+    taken = sum(shelf.tokens for shelf in shelves if shelf.state == "offered")
+    note(
+        f"{figure(taken)} tokens of every request"
+        if shelves
+        else "the model is offered none; --tools SET asks for some"
+    )
+
+
+_SHELVES = {"offered": "", "deferred": "  (offered once it is searched for)", "left out": "  (no room for it)"}
+
+
 async def _new(_chat: Chat, _desk: Desk, _given: str) -> Wish:
     return Wish(new=True)
 
@@ -348,6 +363,7 @@ _COMMANDS = (
     _Command("/work", "where the work stands, as the model recorded it", _work, "[clear]"),
     _Command("/model", "what the server has, or go on with another model", _model, "[NAME]"),
     _Command("/window", "go on in a window of so many tokens", _window, "N"),
+    _Command("/tools", "what the model may call, and what that takes", _tools),
     _Command("/new", "begin a new session; this one stays", _new),
     _Command("/sessions", "the sessions that are kept", _sessions),
     _Command("/export", "write down all that was said, as text or .json", _export, "[FILE]"),

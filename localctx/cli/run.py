@@ -7,8 +7,9 @@ import os
 import signal
 import sys
 from contextlib import AsyncExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -53,6 +54,9 @@ def command(
     think: Annotated[
         str | None, typer.Option("--think", help="Whether a model that can think does: on or off.")
     ] = None,
+    image: Annotated[
+        list[Path] | None, typer.Option("--image", help="An image for the prompt; more with more.")
+    ] = None,
     summarizer: Annotated[
         str | None, typer.Option("--summarizer", help="Another model that writes the summaries: [URL#]MODEL.")
     ] = None,
@@ -84,6 +88,7 @@ def command(
 
     from localctx import wiring
     from localctx.cli.asking import Asking, can_ask
+    from localctx.cli.attach import image as attached
     from localctx.cli.render import Renderer
     from localctx.errors import Misuse
 
@@ -110,6 +115,9 @@ def command(
     text = _asked(prompt)
     if text is None and (as_json or not (sys.stdin and sys.stdin.isatty() and sys.stdout and sys.stdout.isatty())):
         raise Misuse("nothing was asked: pass a PROMPT in quotes, or pipe one in")
+    if image and text is None:
+        raise Misuse("--image goes with a PROMPT; in a chat attach one as @FILE")
+    pictures = [attached(each) for each in image or ()]
     wiring.policy(given)
     journal = wiring.journal(session=session, resume=resume, go_on=go_on, ephemeral=ephemeral)
     ask = Asking(render) if can_ask(as_json=as_json) else None
@@ -117,7 +125,7 @@ def command(
     if text is None:
         anyio.run(_sit, _Place(given, journal), render, opening)
     else:
-        anyio.run(_run, given, text, journal, render, opening)
+        anyio.run(_run, partial(opening, given, journal, render), _Asked(text, pictures), journal, render)
 
 
 def _asked(prompt: str | None) -> str | None:
@@ -148,14 +156,20 @@ def _go_to(folder: str) -> None:
         raise Misuse(f"cannot work in {folder!r} ({why}); pass --cwd with a folder that is there") from error
 
 
-async def _run(
-    given: Settings, text: str, journal: FileJournal | MemoryJournal, render: Renderer, opening: _Opening
-) -> None:
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """One prompt, and the images that go with it as data URLs."""
+
+    text: str
+    images: Sequence[str]
+
+
+async def _run(opening: _Opening, asked: _Asked, journal: FileJournal | MemoryJournal, render: Renderer) -> None:
     try:
         with fetching() as progress, _one_interrupt():
-            async with opening(given, journal, render, progress) as chat:
-                await chat.ask(text)
-                render.end("done", journal.name, tokens=chat.last_used)
+            async with opening(progress) as chat:
+                await chat.ask(asked.text, asked.images)
+                render.end("done", journal.name, lambda: {"tokens": chat.last_used, **asdict(chat.totals)})
     finally:
         journal.leave()
 

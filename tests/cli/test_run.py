@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import socket
 import subprocess
@@ -54,9 +55,12 @@ def test_json_prints_one_event_a_line_and_nothing_else(localctx: Run, fake: Fake
     events = [json.loads(line) for line in done.stdout.splitlines()]
     assert all({"type", "at"} <= event.keys() for event in events)
     kinds = [event["type"] for event in events if event["type"] not in {"text", "prefilling"}]
-    assert kinds == ["window", "request", "usage", "turn", "end"]
+    assert kinds == ["window", "notice", "request", "usage", "turn", "end"], "it cannot call tools"
     assert "".join(event["text"] for event in events if event["type"] == "text") == "Hello there."
     assert events[-1]["session"]
+    totals = events[-1]["totals"]
+    assert (totals["requests"], totals["prompt"]) == (1, fake.prompt_tokens(fake.chats[0]))
+    assert totals["completion"] > 0
     assert done.stderr == ""
 
 
@@ -403,3 +407,45 @@ def test_ctrl_c_ends_a_watch_with_130(environment: dict[str, str], fake: Fake) -
         _, error = child.communicate(timeout=20)
     assert child.returncode == 130
     assert b"Traceback" not in error
+
+
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(20)
+
+
+def test_an_image_goes_with_the_prompt(localctx: Run, fake: Fake, tmp_path: Path) -> None:
+    fake.vision = True
+    for name in ("one.png", "two.png"):
+        (tmp_path / "work" / name).write_bytes(PNG)
+    done = localctx("run", "What is it?", "--image", "one.png", "--image", "two.png", "--url", fake.url)
+    assert done.returncode == 0, done.stderr
+    kinds = [part["type"] for part in fake.chats[0]["messages"][-1]["content"]]
+    assert kinds == ["text", "image_url", "image_url"]
+
+
+@pytest.mark.parametrize(
+    ("args", "why"),
+    [
+        (("What?", "--image", "gone.png"), "cannot attach gone.png"),
+        (("What?", "--image", "text.png"), "no image that models take"),
+        (("What?", "--image", "real.png"), "cannot see images"),
+        (("--image", "real.png"), "nothing was asked|goes with a PROMPT"),
+    ],
+)
+def test_an_image_that_is_of_no_use_is_refused_before_anything_is_sent(
+    localctx: Run, fake: Fake, tmp_path: Path, args: tuple[str, ...], why: str
+) -> None:
+    (tmp_path / "work" / "text.png").write_text("no image", encoding="utf-8")
+    (tmp_path / "work" / "real.png").write_bytes(PNG)
+    done = localctx("run", *args, "--url", fake.url)
+    assert done.returncode == 2
+    assert re.search(why, done.stderr)
+    assert fake.chats == []
+
+
+def test_whether_the_model_thinks_is_passed_on_or_said_not_to_be(localctx: Run, fake: Fake) -> None:
+    assert localctx("run", "Hi.", "--think", "off", "--url", fake.url).returncode == 0
+    assert fake.chats[0]["chat_template_kwargs"] == {"enable_thinking": False}
+    done = localctx("run", "Hi.", "--think", "on", "--runtime", "openai", "--url", fake.url)
+    assert "chat_template_kwargs" not in fake.chats[1]
+    assert "no known way to turn thinking on" in done.stderr
+    assert localctx("run", "Hi.", "--think", "maybe", "--url", fake.url).returncode == 2
