@@ -65,11 +65,14 @@ def test_the_readme_names_the_settings_that_there_are() -> None:
     assert set(re.findall(r"`(\w+)`", said)) == fields
 
 
-def test_the_readme_s_configuration_can_be_loaded(tmp_path: Path) -> None:
-    (example,) = re.findall(r"```toml\n(.*?)```", README, re.DOTALL)
-    (tmp_path / "localctx.toml").write_text(example, encoding="utf-8")
-    loaded = config.load({}, environment={}, project=tmp_path, user=tmp_path / "none")
-    assert loaded.max_context_tokens == tomllib.loads(example)["max_context_tokens"] == 16384
+def test_the_readme_s_configurations_can_be_loaded(tmp_path: Path) -> None:
+    examples = re.findall(r"```toml\n(.*?)```", README, re.DOTALL)
+    loaded = []
+    for example in examples:
+        (tmp_path / "localctx.toml").write_text(example, encoding="utf-8")
+        loaded.append(config.load({}, environment={}, project=tmp_path / "none", user=tmp_path))
+    assert [each.allow for each in loaded if each.allow] == [tuple(tomllib.loads(examples[0])["allow"])]
+    assert [each.max_context_tokens for each in loaded] == [None, 16384]
 
 
 def test_the_version_is_said_once_and_the_same_everywhere() -> None:
