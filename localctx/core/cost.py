@@ -155,12 +155,13 @@ _LEAST_SILENCE, _DOUBT, _SLOWEST = 120.0, 3.0, 20.0
 of a model of 7B on two cores, where nothing was measured."""
 
 
-def explained(doing: str, cost: Price, *, until: float | None = None) -> str:
+def explained(doing: str, cost: Price, *, due: float | None = None, until: float | None = None) -> str:
     """One line for a person: "clearing now frees 9.1k tokens and costs 31 s of prefill; waiting is cheaper until 74%".
 
-    `until` is the share of the window at which what is cheaper will be due, None where nothing is. Seconds only where measured.
+    `due` is the share of the window at which the rung will be, None where it is now. `until` is the share at which what is
+    cheaper will be due, None where nothing is. Seconds only where measured.
     """
-    line = f"{doing} now frees {_short(cost.freed)} tokens"
+    line = f"{doing} {'now frees' if due is None else f'is due at {due:.0%}: it frees'} {_short(cost.freed)} tokens"
     if cost.seconds is None:
         work = {"prefill": cost.prefilled, "write": cost.written}
         line += f", with {' and '.join(f'{_short(tokens)} to {verb}' for verb, tokens in work.items() if tokens)}"

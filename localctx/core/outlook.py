@@ -80,5 +80,6 @@ class Outlook:
         if Rung.CLEAR in self.policy.rungs and self.clearing.freed:
             lines.append(explained("clearing", self.clearing, until=None if self.clearing_pays else due))
         if Rung.COMPACT in self.policy.rungs:
-            lines.append(explained("compacting", self.compaction, until=due))
+            later = self.used < self.budget.due(self.policy.compact)
+            lines.append(explained("compacting", self.compaction, due=due if later else None))
         return lines

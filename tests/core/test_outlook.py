@@ -105,4 +105,5 @@ def test_a_person_is_told_of_the_rungs_that_the_policy_has(policy: str, doings: 
 def test_a_person_is_told_until_when_waiting_is_cheaper() -> None:
     (clearing, compacting) = outlook(number=6).told()
     assert clearing.endswith("waiting is cheaper until 80%")
-    assert compacting.endswith("waiting is cheaper until 80%")
+    assert compacting.startswith("compacting is due at 80%: it frees ")
+    assert "waiting" not in compacting
