@@ -364,8 +364,9 @@ class Chat:
             return await self._reply(await self.engine.measure(), again=again)
 
     async def _believe(self, refused: PromptRefused, used: Count) -> Count:
-        """Goes by what a refusal says, and makes room for it."""
+        """Goes by what a refusal says, and by what the server says now, and makes room for it."""
         self.meter.void()
+        await self._trust.look_again()
         if refused.prompt and plausible(used, refused.prompt) and refused.prompt <= _MOST_OFF * used.upper:
             self.meter.learn(outgoing(self.session.history), refused.prompt)
         if not self._trust.believe(refused, used):
