@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from benchmarks.compaction_facts import FACTS, SYSTEM, planted
 from benchmarks.compaction_scripted import Script, staged, tokens
+from localctx.app.bench.facts import FACTS, SYSTEM, planted
 from localctx.core.checkpoint import render
 from localctx.core.events import RungTaken
 from localctx.core.ladder import POLICIES, Rung
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from benchmarks.compaction_facts import Fact
     from benchmarks.compaction_scripted import Play
+    from localctx.app.bench.facts import Fact
     from localctx.core.ladder import Policy
     from localctx.core.messages import Checkpoint
     from localctx.ports import Runtime

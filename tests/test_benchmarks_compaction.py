@@ -12,10 +12,11 @@ import pytest
 from benchmarks.compaction import main
 from benchmarks.compaction_conversation import played
 from benchmarks.compaction_deciding import _decision, _long, decided
-from benchmarks.compaction_facts import FACTS, planted
 from benchmarks.compaction_script import conversation
-from benchmarks.compaction_scripted import Turn, tokens
+from benchmarks.compaction_scripted import tokens
 from benchmarks.compaction_survival import _holds, _plain, survived
+from localctx.app.bench.facts import FACTS, planted
+from localctx.app.bench.script import Turn
 from localctx.core.ladder import Rung
 from localctx.errors import MissingExtra
 

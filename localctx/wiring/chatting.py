@@ -50,6 +50,7 @@ from localctx.wiring.places import (
     text_or_file,
 )
 from localctx.wiring.probing import Talking, detector, runtime_of, usual_addresses, wanted
+from localctx.wiring.speeds import measured_speeds
 from localctx.wiring.vocabularies import encoded, ollama_tokenizer
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ if TYPE_CHECKING:
     from localctx.core.work import WorkState
     from localctx.ports import Counter, Journal, Prober, Tool
 
-__all__ = ["answering", "connect", "open_chat", "reached"]
+__all__ = ["answering", "connect", "connection", "identity", "open_chat", "reached"]
 
 
 @asynccontextmanager
@@ -78,11 +79,10 @@ async def open_chat(
     given: Settings, kept: Journal, emit: Callable[[Event], None], progress: Callable[[int, int], None]
 ) -> AsyncIterator[Chat]:
     """A chat with the model that the settings name, kept in a journal."""
-    async with _connection(given, emit, progress) as (runtime, model, version), _helper(given, runtime, emit) as helper:
+    async with connection(given, emit, progress) as (runtime, model, version), _helper(given, runtime, emit) as helper:
         counter = (encoded(model.id) if isinstance(runtime, OpenAIServer) else None) or ClassEstimate()
-        known = model.digest or model.template
-        who = model.digest or f"{model.id} {model.model_bytes} {'' if known else runtime.url}"
-        learned = _Learned(counter, f"{runtime.kind} {version} {who} {model.template}")
+        who = identity(runtime, model, version)
+        learned = _Learned(counter, who)
         rules, unfit = policy(given)
         for said in unfit:
             emit(Notice("threshold", said))
@@ -101,6 +101,8 @@ async def open_chat(
                 on_work=_shown_state(kept),
             )
         chat.engine.summarizer = helper
+        if (measured := measured_speeds(who)) is not None:
+            chat.engine.start_from(measured)
         chat.engine.patience = PATIENCE_SECONDS if given.patience is None else given.patience
         chat.idles = _is_ours(runtime, model) and not on_battery()
         index = recall_index(kept)
@@ -118,6 +120,13 @@ async def open_chat(
             learned.keep(chat.meter.calibration)
             for task in beside:
                 task.cancel()
+
+
+def identity(runtime: Talking, model: ModelReport, version: str | None) -> str:
+    """One model on one server, as what is learned of them is kept by: its build, the weights, the template, as far as it says them."""
+    known = model.digest or model.template
+    who = model.digest or f"{model.id} {model.model_bytes} {'' if known else runtime.url}"
+    return f"{runtime.kind} {version} {who} {model.template}"
 
 
 @asynccontextmanager
@@ -140,7 +149,7 @@ async def _helper(given: Settings, main: Talking, emit: Callable[[Event], None])
     own = replace(
         given, url=where or None, model=name, runtime=None, num_ctx=None, max_context_tokens=None, origins=origins
     )
-    async with _connection(own, emit, lambda _done, _total: None) as (runtime, model, _):
+    async with connection(own, emit, lambda _done, _total: None) as (runtime, model, _):
         window = assume(model.window)
         budget = Budget.of(window.tokens or 0, max_prompt=window.max_prompt)
         yield Helper(runtime, Meter(runtime, encoded(model.id) or ClassEstimate()), budget)
@@ -208,7 +217,7 @@ async def _refresh() -> None:
 
 
 @asynccontextmanager
-async def _connection(
+async def connection(
     given: Settings, emit: Callable[[Event], None], progress: Callable[[int, int], None]
 ) -> AsyncIterator[tuple[Talking, ModelReport, str | None]]:
     """The runtime that the settings name, or the one that answers, or, where nothing was named, the embedded one.

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from itertools import cycle
 from typing import TYPE_CHECKING
 
-from benchmarks.compaction_scripted import Call, Reply, Turn
-from benchmarks.corpus import sample
+from localctx.app.bench.corpus import sample
+from localctx.app.bench.script import Call, Reply, Turn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
