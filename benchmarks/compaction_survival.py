@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import anyio
 
 from benchmarks.compaction_scripted import Script, staged, tokens
-from localctx.app.bench.facts import FACTS, SYSTEM, planted
+from localctx.app.bench.facts import FACTS, SYSTEM, holds, plainly, planted
 from localctx.core.checkpoint import render
 from localctx.core.events import RungTaken
 from localctx.core.ladder import POLICIES, Rung
@@ -88,8 +88,8 @@ def _newest(play: Play, noted: Sequence[Checkpoint]) -> list[Checkpoint]:
 
 async def _row(play: Play, noted: Sequence[Checkpoint]) -> dict[str, object]:
     sent = outgoing(play.chat.session.history)
-    shown = _plain("\n".join(texts(sent)))
-    kept = [fact for fact in FACTS if _holds(shown, fact)]
+    shown = plainly("\n".join(texts(sent)))
+    kept = [fact for fact in FACTS if holds(shown, fact)]
     found = [fact for fact in FACTS if fact not in kept and RECALL in shown and await _recalled(play, fact)]
     kinds, left = Counter(fact.kind for fact in FACTS), Counter(fact.kind for fact in kept)
     ways = Counter(event.how for event in _compactions(play))
@@ -105,18 +105,9 @@ async def _row(play: Play, noted: Sequence[Checkpoint]) -> dict[str, object]:
     }
 
 
-def _plain(text: str) -> str:
-    """One line, in small letters, so that neither line ends nor the spelling of a status hide a fact."""
-    return " ".join(text.replace("_", " ").split()).lower()
-
-
-def _holds(text: str, fact: Fact) -> bool:
-    return all(_plain(words) in text for words in fact.words)
-
-
 async def _recalled(play: Play, fact: Fact) -> bool:
     """Whether one search, by what the fact is about, finds it."""
-    return _holds(_plain((await play.recall.run({"query": fact.about})).text), fact)
+    return holds(plainly((await play.recall.run({"query": fact.about})).text), fact)
 
 
 def _last_action(play: Play, checkpoint: Checkpoint) -> str:
@@ -127,7 +118,7 @@ def _last_action(play: Play, checkpoint: Checkpoint) -> str:
             case {"tool_calls": [*_, {"function": {"name": str(name), "arguments": str(arguments)}}]}:
                 if entry.seq <= checkpoint.through and name not in {RECALL, RETRIEVE, UPDATE}:
                     said = f"Last action: {name}({next(iter(json.loads(arguments).values()))}"
-    return _plain(said)
+    return plainly(said)
 
 
 _CLAIM = re.compile(r"[\w.~-]*(?:/[\w.~-]+)+|\w+_\w+|\d+(?:[.,:]\d+)*")

@@ -14,8 +14,8 @@ from benchmarks.compaction_conversation import played
 from benchmarks.compaction_deciding import _decision, _long, decided
 from benchmarks.compaction_script import conversation
 from benchmarks.compaction_scripted import tokens
-from benchmarks.compaction_survival import _holds, _plain, survived
-from localctx.app.bench.facts import FACTS, planted
+from benchmarks.compaction_survival import survived
+from localctx.app.bench.facts import FACTS, holds, plainly, planted
 from localctx.app.bench.script import Turn
 from localctx.core.ladder import Rung
 from localctx.errors import MissingExtra
@@ -76,9 +76,9 @@ def test_what_the_machine_records_survives_and_nothing_is_invented() -> None:
 
 def test_every_fact_is_said_before_the_last_turns() -> None:
     *said, last = planted()
-    told = _plain("\n".join(_texts(said[:-7])))
-    assert [fact for fact in FACTS if not _holds(told, fact)] == []
-    assert not any(_holds(_plain("\n".join(_texts([turn]))), fact) for turn in (*said[-7:], last) for fact in FACTS)
+    told = plainly("\n".join(_texts(said[:-7])))
+    assert [fact for fact in FACTS if not holds(told, fact)] == []
+    assert not any(holds(plainly("\n".join(_texts([turn]))), fact) for turn in (*said[-7:], last) for fact in FACTS)
 
 
 def _texts(turns: Sequence[Turn]) -> Iterator[str]:

@@ -66,6 +66,27 @@ def tokenizer(
     _run("tokenizer", _flags(url, model, runtime, api_key_env), quick, new, plot, as_json)
 
 
+@app.command("compaction")
+def compaction(
+    url: Url = None,
+    model: Model = None,
+    runtime: RuntimeKind = None,
+    num_ctx: NumCtx = None,
+    max_context: MaxContext = None,
+    quick: Quick = False,
+    new: New = None,
+    plot: Plot = None,
+    api_key_env: ApiKeyEnv = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure what a compaction takes and keeps: each policy in each way, beside what other programs do.
+
+    In a window of 4,096 tokens, or of --max-context.
+    """
+    flags = _flags(url, model, runtime, api_key_env) | {"num_ctx": num_ctx, "max_context_tokens": max_context}
+    _run("compaction", flags, quick, new, plot, as_json)
+
+
 def _flags(url: str | None, model: str | None, runtime: str | None, api_key_env: str | None) -> dict[str, object]:
     return {"url": url, "model": model, "runtime": runtime, "api_key_env": api_key_env}
 

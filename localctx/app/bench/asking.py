@@ -19,12 +19,16 @@ __all__ = ["Took", "asked"]
 
 @dataclass(frozen=True, slots=True)
 class Took:
-    """What was written, what the server reported of it, and seconds on this side: to the first piece, and to the end."""
+    """What was written, what the server reported of it, and seconds on this side: to the first piece, and to the end.
+
+    `reason` is the server's: `stop`, or `length` where it was cut off.
+    """
 
     text: str
     usage: Usage
     first: float
     seconds: float
+    reason: str = "stop"
 
     @property
     def prefilled(self) -> int | None:
@@ -47,6 +51,6 @@ async def asked(runtime: Runtime, request: Request) -> Took:
             match piece:
                 case Delta():
                     text.append(piece.text)
-                case Finished(usage=usage):
-                    return Took("".join(text), usage, first, perf_counter() - started)
+                case Finished(reason, usage):
+                    return Took("".join(text), usage, first, perf_counter() - started, reason)
     raise ServerFailed(f"{runtime.url} ended a reply without saying so; look at its log")

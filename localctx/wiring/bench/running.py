@@ -12,13 +12,16 @@ from typing import TYPE_CHECKING
 import anyio
 import anyio.to_thread
 
-from localctx.app.bench import server, tokenizer
+from localctx.app.bench import compaction, server, tokenizer
 from localctx.app.bench.pace import Pace
 from localctx.app.bench.tables import Sheet
 from localctx.core.events import Notice
 from localctx.errors import ServerFailed
 from localctx.hardware.gpu import gpu_use
 from localctx.hardware.machine import load, machine
+from localctx.stores.journal import MemoryJournal
+from localctx.stores.recall import RecallIndex
+from localctx.tokenizers.estimate import ClassEstimate
 from localctx.wiring.bench.counters import candidates, weights_of
 from localctx.wiring.bench.document import document
 from localctx.wiring.bench.subject import another_window, subject
@@ -161,5 +164,25 @@ async def _tokenizer(wanted: Wanted, pace: Pace, sheet: Sheet) -> Mapping[str, o
         return found.told()
 
 
-BENCHMARKS: Mapping[str, _Bench] = {"server": _Bench(_server, 80, 900), "tokenizer": _Bench(_tokenizer, 80, 600)}
+_USUAL, _QUICK = (4_096, 0.8), (768, 0.5)
+"""The windows that compaction is measured in, and the shares of them at which it is due: in a small one a summary in place
+finds no room at 80 %. A smaller window that is served, or that `--max-context` names, comes before them."""
+
+
+async def _compaction(wanted: Wanted, pace: Pace, sheet: Sheet) -> Mapping[str, object]:
+    async with subject(wanted.given, wanted.emit, wanted.fetched) as found:
+        usual, due = _QUICK if wanted.quick else _USUAL
+        window = min(found.window, found.window if wanted.given.max_context_tokens else usual)
+        made = (ClassEstimate, MemoryJournal, lambda: RecallIndex(None))
+        means = compaction.Means(found.runtime, window, *made, due, secrets.token_hex(4))
+        with anyio.move_on_after(pace.left):
+            await compaction.measured(means, pace, sheet, quick=wanted.quick)
+        return found.told()
+
+
+BENCHMARKS: Mapping[str, _Bench] = {
+    "server": _Bench(_server, 80, 900),
+    "tokenizer": _Bench(_tokenizer, 80, 600),
+    "compaction": _Bench(_compaction, 100, 3_600),
+}
 """By the name of their command."""
