@@ -81,7 +81,7 @@ def compaction(
 ) -> None:
     """Measure what a compaction takes and keeps: each policy in each way, beside what other programs do.
 
-    In a window of 4,096 tokens, or of --max-context.
+    In a window of 3,072 tokens, or of --max-context.
     """
     flags = _flags(url, model, runtime, api_key_env) | {"num_ctx": num_ctx, "max_context_tokens": max_context}
     _run("compaction", flags, quick, new, plot, as_json)

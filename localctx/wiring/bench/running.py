@@ -164,7 +164,7 @@ async def _tokenizer(wanted: Wanted, pace: Pace, sheet: Sheet) -> Mapping[str, o
         return found.told()
 
 
-_USUAL, _QUICK = (4_096, 0.8), (768, 0.5)
+_USUAL, _QUICK = (3_072, 0.8), (768, 0.5)
 """The windows that compaction is measured in, and the shares of them at which it is due: in a small one a summary in place
 finds no room at 80 %. A smaller window that is served, or that `--max-context` names, comes before them."""
 
