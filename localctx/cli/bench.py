@@ -87,6 +87,21 @@ def compaction(
     _run("compaction", flags, quick, new, plot, as_json)
 
 
+@app.command("probe")
+def probe(
+    url: Url = None,
+    model: Model = None,
+    runtime: RuntimeKind = None,
+    quick: Quick = False,
+    new: New = None,
+    plot: Plot = None,
+    api_key_env: ApiKeyEnv = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure how long probing takes with 1, 5 and 50 addresses, dead ones among them."""
+    _run("probe", _flags(url, model, runtime, api_key_env), quick, new, plot, as_json)
+
+
 def _flags(url: str | None, model: str | None, runtime: str | None, api_key_env: str | None) -> dict[str, object]:
     return {"url": url, "model": model, "runtime": runtime, "api_key_env": api_key_env}
 
@@ -99,12 +114,15 @@ def _run(
 
     from localctx import wiring
     from localctx.wiring.bench import Wanted, benched
+    from localctx.wiring.bench.picture import check_picture, picture
     from localctx.wiring.compacting import check_new
     from localctx.wiring.record import save
 
     Renderer(as_json=as_json)
     for path in filter(None, (new, plot)):
         check_new(path)
+    if plot is not None:
+        check_picture(plot)
     given = wiring.settings(flags)
     with fetching() as fetched, _progress(as_json) as told:
         found = anyio.run(benched, Wanted(name, given, quick, _silent if as_json else say, told, fetched))
@@ -113,6 +131,9 @@ def _run(
     if new is not None:
         save(new, spelled(found.document) + "\n")
         note(f"wrote the results to {new}")
+    if plot is not None:
+        save(plot, picture(plot, found.title, found.sheet.tables))
+        note(f"drew them into {plot}")
 
 
 def _silent(_event: Event) -> None:

@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from localctx.core.work import WorkState
     from localctx.ports import Counter, Journal, Prober, Tool
 
-__all__ = ["answering", "connect", "connection", "identity", "open_chat", "reached"]
+__all__ = ["answering", "complain", "connect", "connection", "identity", "means_embedded", "open_chat", "reached"]
 
 
 @asynccontextmanager
@@ -142,7 +142,7 @@ async def _helper(given: Settings, main: Talking, emit: Callable[[Event], None])
     if not url and name == main.model:
         yield None
         return
-    where = url or ("" if _means_embedded(replace(given, model=name, url=None, runtime=None)) else main.url)
+    where = url or ("" if means_embedded(replace(given, model=name, url=None, runtime=None)) else main.url)
     if not url and where and main.kind == "embedded":
         raise Misuse(f"the embedded runtime serves {main.model} alone: name the address of {name} too, as URL#{name}")
     origins = {**given.origins, **dict.fromkeys(("url", "model"), given.origins["summarizer_model"])}
@@ -227,9 +227,9 @@ async def connection(
     `progress` is told bytes done and in all while a model is fetched. What was started here is stopped at the end.
     Raises `NothingFound`, `ModelMissing`, `Unauthorized`, `MissingExtra` and their kin.
     """
-    url = None if _means_embedded(given) else given.url or await answering(given)
+    url = None if means_embedded(given) else given.url or await answering(given)
     if url is None:
-        if not _means_embedded(given):
+        if not means_embedded(given):
             emit(Notice("embedded", "no server answers at the usual addresses: using the embedded runtime"))
         async with started(given, progress) as inside:
             _, model = await _model_at(inside, "", given, emit)
@@ -265,7 +265,8 @@ async def reached(
         await runtime.close()
 
 
-def _means_embedded(given: Settings) -> bool:
+def means_embedded(given: Settings) -> bool:
+    """Whether the settings name the embedded runtime, or a model of its own. Raises `Misuse` where they contradict each other."""
     if given.runtime == "embedded" and given.url is not None:
         raise Misuse(
             f"--runtime embedded and the address {given.url} ({given.origins['url']}) exclude each other; drop one"
@@ -311,7 +312,7 @@ async def _model_at(
     async for attempt in while_loading(target.url, emit):
         with attempt:
             report = await target.probe()
-            _complain(report)
+            complain(report)
     models = wanted(report, name).models
     if not models:
         raise ModelMissing(
@@ -328,7 +329,7 @@ _WRONG = {
 }
 
 
-def _complain(report: ServerReport) -> None:
+def complain(report: ServerReport) -> None:
     """Raises what is wrong with an address."""
     if report.status is not Status.UP:
         unknown = report.status is Status.ERROR and report.runtime is None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import anyio
 import anyio.to_thread
 
-from localctx.app.bench import compaction, server, tokenizer
+from localctx.app.bench import compaction, probe, server, tokenizer
 from localctx.app.bench.pace import Pace
 from localctx.app.bench.tables import Sheet
 from localctx.core.events import Notice
@@ -22,17 +22,17 @@ from localctx.hardware.machine import load, machine
 from localctx.stores.journal import MemoryJournal
 from localctx.stores.recall import RecallIndex
 from localctx.tokenizers.estimate import ClassEstimate
+from localctx.wiring.bench.addresses import answering_address
 from localctx.wiring.bench.counters import candidates, weights_of
 from localctx.wiring.bench.document import document
 from localctx.wiring.bench.subject import another_window, subject
-from localctx.wiring.speeds import keep_speeds, measured_speeds
+from localctx.wiring.speeds import keep_speeds
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
     from localctx.config import Settings
     from localctx.core.events import Event
-    from localctx.wiring.bench.subject import Subject
 
 __all__ = ["BENCHMARKS", "Findings", "Wanted", "benched"]
 
@@ -58,33 +58,42 @@ class Wanted:
 class Findings:
     """What was measured, and the document that is kept of it."""
 
+    title: str
     sheet: Sheet
     document: dict[str, object]
 
 
 @dataclass(frozen=True, slots=True)
 class _Bench:
-    """A benchmark: what fills the sheet and says which server it was, and the seconds that it may take, quick and not."""
+    """A benchmark: what fills the sheet and says which server it was, and seconds, quick and not.
 
-    measure: Callable[[Wanted, Pace, Sheet], Awaitable[Mapping[str, object] | None]]
-    quick: float
-    whole: float
+    `likely` is what it took on two cores with SmolLM2-135M; `most` is what it may take.
+    """
+
+    measure: Callable[[Wanted, Pace, Sheet], Awaitable[Mapping[str, object]]]
+    likely: tuple[float, float]
+    most: tuple[float, float]
 
 
 async def benched(wanted: Wanted) -> Findings:
     """Runs one benchmark. Raises what finding a server raises, and `ServerFailed` where nothing could be measured."""
-    bench, sheet = BENCHMARKS[wanted.name], Sheet()
-    begun, before, seconds = datetime.now(UTC), load(), bench.quick if wanted.quick else bench.whole
-    pace = Pace(seconds, wanted.told)
+    bench, sheet, whole = BENCHMARKS[wanted.name], Sheet(), not wanted.quick
+    begun, before = datetime.now(UTC), load()
+    text = f"{wanted.command}: about {bench.likely[whole]:g} s on two cores and less elsewhere, at most {bench.most[whole]:g} s"
+    wanted.emit(Notice("bench-time", text))
+    pace = Pace(bench.most[whole], wanted.told)
     async with _gpus_watched(wanted.emit) as gpus:
         told = await bench.measure(wanted, pace, sheet)
     sheet.tables[:] = [table for table in sheet.tables if table.rows]
     if not sheet.tables:
-        raise ServerFailed(f"nothing could be measured: {'; '.join(sheet.notes) or f'{seconds:g} s were not enough'}")
+        why = "; ".join(sheet.notes) or f"{bench.most[whole]:g} s were not enough"
+        raise ServerFailed(f"nothing could be measured: {why}")
     if pace.left_out:
-        sheet.notes.append(f"left out, since {seconds:g} s would not do: {', '.join(dict.fromkeys(pace.left_out))}")
+        left_out = ", ".join(dict.fromkeys(pace.left_out))
+        sheet.notes.append(f"left out, since {bench.most[whole]:g} s would not do: {left_out}")
     made = document(wanted.command, sheet, begun=begun, load_before=before, server=told, gpus=list(gpus.values()))
-    return Findings(sheet, made)
+    named = ", ".join(str(each) for each in (told.get("model"), told.get("runtime"), machine().cpu) if each)
+    return Findings(f"{wanted.command}: {named}", sheet, made)
 
 
 # --- GPUs ---------------------------------------------------------------------------------------------------------
@@ -130,7 +139,6 @@ async def _watch(peaks: dict[str, dict[str, object]]) -> None:
 async def _server(wanted: Wanted, pace: Pace, sheet: Sheet) -> Mapping[str, object]:
     async with subject(wanted.given, wanted.emit, wanted.fetched) as found:
         plan = server.Plan.of(found.window, secrets.token_hex(4), quick=wanted.quick)
-        _foretell(wanted, found, plan.work, pace)
         another = another_window(wanted.given, found)
         with anyio.move_on_after(pace.left):
             speeds = await server.measured(found.runtime, plan, pace, sheet, window=found.window, another=another)
@@ -139,20 +147,6 @@ async def _server(wanted: Wanted, pace: Pace, sheet: Sheet) -> Mapping[str, obje
                 f"runs with this model begin with these speeds{'' if kept else ' (no: they cannot be kept)'}"
             )
         return found.told()
-
-
-def _foretell(wanted: Wanted, found: Subject, work: int, pace: Pace) -> None:
-    """Says how long it is going to take, as far as that is known."""
-    speeds = measured_speeds(found.identity)
-    likely = (
-        f"about {work / speeds.prefill:,.0f} s, by the speed that was measured last"
-        if speeds and speeds.prefill
-        else ""
-    )
-    emit = Notice(
-        "bench-time", f"{wanted.command}: {likely or f'about {work:,} tokens are read'}; at most {pace.left:,.0f} s"
-    )
-    wanted.emit(emit)
 
 
 async def _tokenizer(wanted: Wanted, pace: Pace, sheet: Sheet) -> Mapping[str, object]:
@@ -180,9 +174,17 @@ async def _compaction(wanted: Wanted, pace: Pace, sheet: Sheet) -> Mapping[str, 
         return found.told()
 
 
+async def _probe(wanted: Wanted, pace: Pace, sheet: Sheet) -> Mapping[str, object]:
+    async with answering_address(wanted.given, wanted.emit, wanted.fetched) as (opened, report):
+        with anyio.move_on_after(pace.left):
+            await probe.measured(opened, pace, sheet, rounds=1 if wanted.quick else 5)
+        return {"runtime": report.runtime, "version": report.version}
+
+
 BENCHMARKS: Mapping[str, _Bench] = {
-    "server": _Bench(_server, 80, 900),
-    "tokenizer": _Bench(_tokenizer, 80, 600),
-    "compaction": _Bench(_compaction, 100, 3_600),
+    "server": _Bench(_server, (45, 600), (80, 900)),
+    "tokenizer": _Bench(_tokenizer, (25, 180), (80, 600)),
+    "probe": _Bench(_probe, (15, 60), (60, 300)),
+    "compaction": _Bench(_compaction, (90, 1_500), (100, 3_600)),
 }
 """By the name of their command."""
