@@ -101,9 +101,9 @@ async def open_chat(
                 on_work=_shown_state(kept),
             )
         chat.engine.summarizer = helper
+        chat.engine.patience = PATIENCE_SECONDS if given.patience is None else given.patience
         if (measured := measured_speeds(who)) is not None:
             chat.engine.start_from(measured)
-        chat.engine.patience = PATIENCE_SECONDS if given.patience is None else given.patience
         chat.idles = _is_ours(runtime, model) and not on_battery()
         index = recall_index(kept)
         own: list[Tool] = [

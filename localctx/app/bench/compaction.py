@@ -65,6 +65,7 @@ class Means:
 async def measured(means: Means, pace: Pace, sheet: Sheet, *, quick: bool) -> None:
     """Fills the sheet. Raises what the first request raises."""
     policies = [policy for name, policy in POLICIES.items() if policy.rungs and (name == "ladder" or not quick)]
+    await asked(means.runtime, Request([{"role": "user", "content": "Hello"}], 1, temperature=0.0))
     tools = await takes_tools(means.runtime)
     if not tools:
         sheet.notes.append(

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from localctx.app.bench.tables import Sheet
     from localctx.ports import Prober
 
-__all__ = ["Addresses", "measured"]
+__all__ = ["ASKED", "Addresses", "measured"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Addresses:
         return f"{sum(counts.values())} ({does})"
 
 
-_ASKED = (Addresses(1), Addresses(1, 4), Addresses(10, 40), Addresses(1, 3, 1), Addresses(10, 35, 5))
+ASKED = (Addresses(1), Addresses(1, 4), Addresses(1, 49), Addresses(1, 3, 1), Addresses(1, 44, 5))
 
 
 async def measured(
@@ -46,11 +46,12 @@ async def measured(
     sheet: Sheet,
     *,
     rounds: int,
+    given: Sequence[Addresses] = ASKED,
 ) -> None:
-    """Fills the sheet; `opened` gives so many addresses to ask."""
+    """Fills the sheet; `opened` opens so many addresses to ask, for each of `given`."""
     rows = sheet.table("Probing all addresses at once")
-    pace.expect(len(_ASKED) * rounds)
-    for addresses in _ASKED:
+    pace.expect(len(given) * rounds)
+    for addresses in given:
         took, told = list[float](), Counter[Status]()
         for _ in range(rounds):
             async with opened(addresses) as targets:
