@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.compaction import main
 from benchmarks.compaction_conversation import played
-from benchmarks.compaction_deciding import _decision, _long, decided
+from benchmarks.compaction_deciding import _decision, decided, long_session
 from benchmarks.compaction_script import conversation
 from benchmarks.compaction_scripted import tokens
 from benchmarks.compaction_survival import survived
@@ -54,7 +54,7 @@ def test_the_whole_conversation_is_larger_than_its_windows() -> None:
 
 
 def test_what_is_timed_is_a_decision_for_the_rung_that_is_due() -> None:
-    session = _long(100)
+    session = long_session(100)
     assert [_decision(session.history, rung)() for rung in (Rung.CLEAR, Rung.COMPACT)] == [Rung.CLEAR, Rung.COMPACT]
     (row,) = decided(rounds=3, sizes=(100,))
     assert all(value > 0 for value in row.values() if isinstance(value, float))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Sheet", "Table", "cells", "markdown"]
+__all__ = ["Sheet", "Table", "cells", "markdown", "shown"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Sheet:
 
 def cells(table: Table) -> list[list[str]]:
     """The heads of the columns, and each row, as text."""
-    return [list(table.rows[0]) if table.rows else [], *([*map(_shown, row.values())] for row in table.rows)]
+    return [list(table.rows[0]) if table.rows else [], *([*map(shown, row.values())] for row in table.rows)]
 
 
 def markdown(table: Table) -> Iterator[str]:
@@ -48,7 +48,8 @@ def markdown(table: Table) -> Iterator[str]:
     yield ""
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
+    """One cell for people: three digits are enough, and what could not be measured is a dash."""
     match value:
         case None:
             return "-"
@@ -57,5 +58,5 @@ def _shown(value: object) -> str:
         case int():
             return f"{value:,}"
         case float():
-            return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"  # noqa: PLR2004  three digits are enough
+            return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"  # noqa: PLR2004  whole from a thousand on
     return str(value)
