@@ -1,7 +1,7 @@
 """`python -m benchmarks.micro --record | --compare`: functions of the core beside a reference, and the recorded baseline.
 
 Each is timed by pytest-benchmark (`pip install -e '.[micro,test]'`); what is compared are shares of the reference in the same run,
-by the quickest round, which other work on the machine disturbs least. Exit 1 where one takes more than twice its baseline.
+by the quickest round, which other work on the machine disturbs least. Exit 1 where one takes more than two and a half times its baseline.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _ROOT = Path(__file__).parents[2]
 _BASELINE = _ROOT / "benchmarks" / "results" / "micro.json"
 _REFERENCE = "test_reference"
 
-_MOST = 2.0
-"""How many times its baseline a share may be: two runs on a busy machine differ by up to a half."""
+_MOST = 2.5
+"""How many times its baseline a share may be: two runs on a machine that others use as well differed by up to 1.8."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -50,9 +50,8 @@ def main(arguments: Sequence[str]) -> int:
         _BASELINE.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     before = json.loads(_BASELINE.read_text(encoding="utf-8"))["shares"]
     for name, share in shares.items():
-        print(
-            f"{name.removeprefix('test_'):<12}{share:>10.4f} of the reference, baseline {before.get(name, share):.4f}"
-        )
+        known = before.get(name, share)
+        print(f"{name.removeprefix('test_'):<12}{share:>10.4f} of the reference, baseline {known:.4f}")  # noqa: T201  a program's output
     worse = slower(shares, before)
     for name, times in worse.items():
         print(f"{name.removeprefix('test_')} takes {times:.1f} times its baseline", file=sys.stderr)  # noqa: T201  as above
@@ -70,7 +69,8 @@ def _measured() -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "benchmarks.json"
         command = [sys.executable, "-m", "pytest", "-q", "benchmarks/micro", f"--benchmark-json={path}"]
-        subprocess.run([*command, "--benchmark-quiet", "--benchmark-disable-gc"], cwd=_ROOT, check=True)  # noqa: S603  ourselves
+        wishes = ["--benchmark-quiet", "--benchmark-disable-gc", "--benchmark-max-time=3"]
+        subprocess.run([*command, *wishes], cwd=_ROOT, check=True)  # noqa: S603  ourselves
         rows = json.loads(path.read_text(encoding="utf-8"))["benchmarks"]
     return {row["name"]: row["stats"]["min"] for row in rows}
 

@@ -34,6 +34,9 @@ _SHARE = 0.75
 _TOLD = 16
 """Fewer tokens written say nothing about speed (`core/cost.py`)."""
 
+_LONG = 1_024
+"""A prompt of more tokens takes long enough for one to do."""
+
 _TIMES = 5
 """How often each counting is timed: it takes milliseconds."""
 
@@ -42,7 +45,7 @@ _TIMES = 5
 class Plan:
     """What is measured: prompts of `sizes` and, for the prefix cache, of `prefix` tokens; `texts` of so many characters.
 
-    Each is sent `rounds` times, begun with `salt`, so that no earlier run has filled the server's cache.
+    Each is sent `rounds` times, a long one once; all begin with `salt`, so that no earlier run has filled the server's cache.
     """
 
     sizes: tuple[int, ...]
@@ -62,7 +65,12 @@ class Plan:
     @property
     def work(self) -> int:
         """About how many tokens are read for it, those that are written among them."""
-        return self.rounds * (sum(map(cost, self.sizes)) + len(_CHANGES) * cost(self.prefix))
+        sizes = sum(self.times(size) * cost(size) for size in self.sizes)
+        return sizes + self.rounds * len(_CHANGES) * cost(self.prefix)
+
+    def times(self, size: int) -> int:
+        """How often a prompt is sent."""
+        return self.rounds if size <= _LONG else 1
 
 
 def cost(tokens: int) -> int:
@@ -102,7 +110,7 @@ class _Bench:
         """Tokens a second: read, of the largest prompt, as a compaction reads long ones; and written, of all."""
         read, written = list[float](), list[float]()
         for size in self._plan.sizes:
-            took = [each for number in range(self._plan.rounds) if (each := await self._fresh(size, number))]
+            took = [each for number in range(self._plan.times(size)) if (each := await self._fresh(size, number))]
             if not took:
                 continue
             read = [speed for each in took if (speed := _reading(each))]
