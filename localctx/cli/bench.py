@@ -17,6 +17,8 @@ from localctx.cli.sessions import spelled
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from rich.progress import Progress as Bar
+
     from localctx.app.bench.tables import Sheet
     from localctx.core.events import Event
 
@@ -142,22 +144,36 @@ def _silent(_event: Event) -> None:
 
 @contextmanager
 def _progress(as_json: bool) -> Iterator[Callable[[float, float, str], None]]:
-    """How far it is and how long that will take yet, on stderr; nothing with `--json`."""
+    """How far it is and how long that will take yet, on stderr from the first step on; nothing with `--json`."""
+    shown: list[Bar] = []
+
+    def told(done: float, all_: float, what: str) -> None:
+        if as_json:
+            return
+        if not shown:
+            shown.append(_bar())
+            shown[0].start()
+            shown[0].add_task(what, total=all_)
+        shown[0].update(shown[0].task_ids[0], completed=done, total=all_, description=what or None)
+
+    try:
+        yield told
+    finally:
+        for bar in shown:
+            bar.stop()
+
+
+def _bar() -> Bar:
     from rich import progress
     from rich.console import Console
 
-    if as_json:
-        yield lambda _done, _all, _what: None
-        return
     columns = (
         progress.TextColumn("{task.description}"),
         progress.BarColumn(),
         progress.TaskProgressColumn(),
         progress.TimeRemainingColumn(),
     )
-    with progress.Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False) as bar:
-        task = bar.add_task("beginning", total=None)
-        yield lambda done, all_, what: bar.update(task, completed=done, total=all_, description=what or None)
+    return progress.Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False)
 
 
 def _text(sheet: Sheet) -> str:

@@ -124,3 +124,25 @@ def test_a_png_without_the_library_names_the_extra(environment: dict[str, str], 
     )
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert "localctx[plot]" in done.stdout
+
+
+NVML = """
+class Memory:
+    total, free, used = 1000, 100, 900
+def nvmlInit(): pass
+def nvmlShutdown(): pass
+def nvmlDeviceGetCount(): return 1
+def nvmlDeviceGetHandleByIndex(index): return index
+def nvmlDeviceGetName(index): return "Stand-in"
+def nvmlDeviceGetMemoryInfo(index): return Memory
+def nvmlDeviceGetPowerUsage(index): return 71_500
+"""
+
+
+def test_what_a_gpu_uses_meanwhile_is_in_the_document(localctx: Run, tmp_path: Path) -> None:
+    (tmp_path / "pynvml.py").write_text(NVML, encoding="utf-8")
+    with running(Fake(reply=COUNTING)) as server:
+        done = localctx("bench", "server", "--quick", "--url", server.url, "--json", PYTHONPATH=str(tmp_path))
+    document = json.loads(done.stdout)
+    assert document["gpus_used"] == [{"name": "Stand-in", "most_used_bytes": 900, "most_watts": 71.5}]
+    assert document["machine"]["gpus"] == [{"name": "Stand-in", "memory_bytes": 1000, "memory_free_bytes": 100}]

@@ -210,6 +210,9 @@ class _Bench:
         shown = plainly("\n".join(texts(left)))
         lost = [fact for fact in self.told.facts if not holds(shown, fact)]
         found = [fact for fact in lost if holds(plainly((await recall.run({"query": fact.about})).text), fact)]
+        if way == "in place" and watched.took and not _was_cached(watched.took[0]):
+            why = "there was no room for it, or the server kept no prefix"
+            self.notes.append(f"{policy.name}, {way}: its summary was not read from the cache: {why}")
         return _Outcome(left, watched.took, seconds, len(found), how or "nothing")
 
     async def _based(self, baseline: Baseline, messages: list[WireMessage]) -> _Outcome:
@@ -237,6 +240,12 @@ def _taken(outcome: _Outcome, first: Took | None) -> dict[str, object]:
         "next request reads": first.prefilled if first else None,
         "its first token, s": first.first if first else None,
     }
+
+
+def _was_cached(took: Took) -> bool:
+    """Whether most of a prompt came from the server's cache, as far as it says so."""
+    cached, prompt = took.usage.cached, took.usage.prompt
+    return cached is None or prompt is None or 2 * cached >= prompt
 
 
 def _sum(values: Sequence[int | None]) -> int | None:

@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Plan", "measured"]
 
-_WRITTEN = 32
-"""Tokens that a reply may have: enough to see the speed of writing."""
-
 _SHARE = 0.75
 """The share of a window that the largest prompt may take."""
 
@@ -53,6 +50,8 @@ class Plan:
     texts: tuple[int, ...]
     rounds: int
     salt: str
+    written: int = 32
+    """Tokens that a reply may have: enough to see the speed of writing."""
 
     @classmethod
     def of(cls, window: int, salt: str, *, quick: bool) -> Plan:
@@ -65,17 +64,16 @@ class Plan:
     @property
     def work(self) -> int:
         """About how many tokens are read for it, those that are written among them."""
-        sizes = sum(self.times(size) * cost(size) for size in self.sizes)
-        return sizes + self.rounds * len(_CHANGES) * cost(self.prefix)
+        sizes = sum(self.times(size) * self.cost(size) for size in self.sizes)
+        return sizes + self.rounds * len(_CHANGES) * self.cost(self.prefix)
+
+    def cost(self, tokens: int) -> int:
+        """A prompt with its reply, in tokens that take about as long as one read: one written takes as long as some."""
+        return tokens + 4 * self.written
 
     def times(self, size: int) -> int:
         """How often a prompt is sent."""
         return self.rounds if size <= _LONG else 1
-
-
-def cost(tokens: int) -> int:
-    """A prompt with its reply, in tokens that take about as long as one read: one written takes as long as some."""
-    return tokens + 4 * _WRITTEN
 
 
 async def measured(
@@ -175,10 +173,11 @@ class _Bench:
         return took
 
     async def _asked(self, messages: Sequence[WireMessage], what: str, size: int) -> Took | None:
-        if not self._pace.begin(cost(size), what):
+        work = self._plan.cost(size)
+        if not self._pace.begin(work, what):
             return None
-        took = await asked(self._runtime, Request(messages, _WRITTEN, temperature=0.0))
-        self._pace.end(cost(size), took.seconds)
+        took = await asked(self._runtime, Request(messages, self._plan.written, temperature=0.0))
+        self._pace.end(work, took.seconds)
         return took
 
 

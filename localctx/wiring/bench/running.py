@@ -142,10 +142,8 @@ async def _server(wanted: Wanted, pace: Pace, sheet: Sheet) -> Mapping[str, obje
         another = another_window(wanted.given, found)
         with anyio.move_on_after(pace.left):
             speeds = await server.measured(found.runtime, plan, pace, sheet, window=found.window, another=another)
-            kept = keep_speeds(found.identity, speeds)
-            sheet.notes.append(
-                f"runs with this model begin with these speeds{'' if kept else ' (no: they cannot be kept)'}"
-            )
+            if speeds.prefill and keep_speeds(found.identity, speeds):
+                sheet.notes.append("runs with this model begin with these speeds")
         return found.told()
 
 
