@@ -88,6 +88,8 @@ async def benched(wanted: Wanted) -> Findings:
     if not sheet.tables:
         why = "; ".join(sheet.notes) or f"{bench.most[whole]:g} s were not enough"
         raise ServerFailed(f"nothing could be measured: {why}")
+    if not pace.left:
+        sheet.notes.append(f"ended after {bench.most[whole]:g} s: what is missing was not measured any more")
     if pace.left_out:
         left_out = ", ".join(dict.fromkeys(pace.left_out))
         sheet.notes.append(f"left out, since {bench.most[whole]:g} s would not do: {left_out}")
