@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from localctx.app.bench.history import Told
     from localctx.app.bench.pace import Pace
     from localctx.app.bench.tables import Sheet
-    from localctx.core.events import Event
     from localctx.core.ladder import Policy
     from localctx.core.outgoing import WireMessage
     from localctx.ports import Counter, Index, Journal, Piece, Runtime
@@ -50,7 +49,8 @@ _WRITING = 4
 class Means:
     """What a compaction is done with: the server, a window for it, and what makes counters, journals and indexes.
 
-    `due` is the share of the window at which every policy compacts here, so that all do it to the same history. `salt` begins each list, so that no earlier run, and no other row, has filled the server's cache.
+    `due` is the share of the window at which every policy compacts here, so that all do it to the same history. `salt`
+    begins each list, so that no earlier run, and no other row, has filled the server's cache.
     """
 
     runtime: Runtime
@@ -164,7 +164,7 @@ class _Bench:
     ) -> None:
         if not self.pace.begin(self._cost(asks=asks), name):
             return
-        begun, messages = perf_counter(), self.told.whole(f"{self.means.salt} {len(self.rows)}")
+        begun, messages = perf_counter(), self.told.whole(f"{self.means.salt}, {name}")
         try:
             if in_place:  # the request before, which the server then has in its cache
                 await asked(self.means.runtime, Request(messages, 1, temperature=0.0))
@@ -190,30 +190,31 @@ class _Bench:
 
     async def _settled(self, policy: Policy, way: str, messages: list[WireMessage]) -> _Outcome:
         """What the engine does where that policy's compaction is due."""
-        means, watched = self.means, _Watched(self.means.runtime)
-        events: list[Event] = []
-        session, meter = Session(means.journal()), Meter(watched, means.counter())
+        watched = _Watched(self.means.runtime)
+        session, events = Session(self.means.journal()), list[object]()
         for message in messages:
             session.add(message)
         for patch in self.told.work:
             session.work(patch)
-        rules, budget = tuned(policy, compact=means.due)[0], Budget.of(means.window)
+        meter, budget = Meter(watched, self.means.counter()), Budget.of(self.means.window)
+        rules = tuned(policy, compact=self.means.due)[0]
         engine = Engine(session, None if way == "mechanical" else watched, meter, rules, budget, events.append)
         engine.summarizer = Helper(watched, meter, budget) if way == "apart" else None
         started = perf_counter()
         await engine.settle()
         seconds = perf_counter() - started
-        rungs = [event for event in events if isinstance(event, RungTaken)]
-        how = ", ".join(f"{rung.rung} ({rung.how})" for rung in rungs)
-        recall = Recall(session, means.index(), lambda text: text[: means.window])
-        left = outgoing(session.history)
-        shown = plainly("\n".join(texts(left)))
-        lost = [fact for fact in self.told.facts if not holds(shown, fact)]
-        found = [fact for fact in lost if holds(plainly((await recall.run({"query": fact.about})).text), fact)]
         if way == "in place" and watched.took and not _was_cached(watched.took[0]):
             why = "there was no room for it, or the server kept no prefix"
             self.notes.append(f"{policy.name}, {way}: its summary was not read from the cache: {why}")
-        return _Outcome(left, watched.took, seconds, len(found), how or "nothing")
+        rungs = [f"{event.rung} ({event.how})" for event in events if isinstance(event, RungTaken)]
+        left, recall = outgoing(session.history), Recall(session, self.means.index(), lambda text: text)
+        return _Outcome(left, watched.took, seconds, await self._recalled(recall, left), ", ".join(rungs) or "nothing")
+
+    async def _recalled(self, recall: Recall, left: Sequence[WireMessage]) -> int:
+        """How many of the facts that are not in what is left one search finds, by what they are about."""
+        shown = plainly("\n".join(texts([*left])))
+        lost = [fact for fact in self.told.facts if not holds(shown, fact)]
+        return sum([holds(plainly((await recall.run({"query": fact.about})).text), fact) for fact in lost])
 
     async def _based(self, baseline: Baseline, messages: list[WireMessage]) -> _Outcome:
         took: list[Took] = []
