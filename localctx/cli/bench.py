@@ -45,9 +45,9 @@ def server(
     api_key_env: ApiKeyEnv = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure a server: reading and writing by prompt size, its prefix cache, its counting, another window.
+    """Measure a server: reading, writing, prefix cache, counting.
 
-    What is found is kept: runs with this model begin with these speeds.
+    Also how long another window takes, where it can be had. What is found is kept: runs with this model begin with these speeds.
     """
     flags = _flags(url, model, runtime, api_key_env) | {"num_ctx": num_ctx, "max_context_tokens": max_context}
     _run("server", flags, quick, new, plot, as_json)
@@ -64,7 +64,10 @@ def tokenizer(
     api_key_env: ApiKeyEnv = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure each counter there is: loading, memory, tokens a second, and how exact it is beside the server's count."""
+    """Measure the counters: loading, memory, speed, exactness.
+
+    Exact is what counts five kinds of text as the server does.
+    """
     _run("tokenizer", _flags(url, model, runtime, api_key_env), quick, new, plot, as_json)
 
 
@@ -81,9 +84,9 @@ def compaction(
     api_key_env: ApiKeyEnv = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure what a compaction takes and keeps: each policy in each way, beside what other programs do.
+    """Measure what a compaction takes, and which facts survive it.
 
-    In a window of 3,072 tokens, or of --max-context.
+    Each policy in each way, beside what other programs do; in a window of 3,072 tokens, or of --max-context.
     """
     flags = _flags(url, model, runtime, api_key_env) | {"num_ctx": num_ctx, "max_context_tokens": max_context}
     _run("compaction", flags, quick, new, plot, as_json)
@@ -100,7 +103,7 @@ def probe(
     api_key_env: ApiKeyEnv = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure how long probing takes with 1, 5 and 50 addresses, dead ones among them."""
+    """Measure probing 1, 5 and 50 addresses, dead ones among them."""
     _run("probe", _flags(url, model, runtime, api_key_env), quick, new, plot, as_json)
 
 
@@ -173,7 +176,9 @@ def _bar() -> Bar:
         progress.TaskProgressColumn(),
         progress.TimeRemainingColumn(),
     )
-    return progress.Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False)
+    return progress.Progress(
+        *columns, console=Console(stderr=True), transient=True, redirect_stdout=False, refresh_per_second=2
+    )
 
 
 def _text(sheet: Sheet) -> str:
