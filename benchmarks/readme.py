@@ -223,21 +223,33 @@ _BENCHED = ("smollm2-135m", "gemma-3-270m")
 
 
 def _counters() -> str:
-    found: list[Sequence[object]] = []
-    for model in _BENCHED:
-        name = f"bench-tokenizer-{model}"
-        loading = {row["counter"]: row for row in _titled(name, "Loading")}
-        exact = {row["counter"]: row for row in _titled(name, "Count")}
-        found += [
-            (_MODELS[model], row["counter"], *_counter(row["counter"], loading, exact), f"{row['all']:.2f}")
-            for row in _titled(name, "Speed beside")
-        ]
-    return _table(("server's model", "counter", "loading, s", "memory, MB", "exact", "beside the library"), found)
+    first, *others = _BENCHED
+    rows = [
+        *_of_counters(first),
+        *(row for model in others for row in _of_counters(model) if row[1] == "GGUF vocabulary"),
+    ]
+    heads = (
+        "server's model",
+        "counter",
+        "loading, s",
+        "memory, MB",
+        "count / the server's",
+        "exact",
+        "speed / the library's",
+    )
+    return _table(heads, rows)
 
 
-def _counter(name: str, loading: Mapping[str, Row], exact: Mapping[str, Row]) -> tuple[object, ...]:
-    took = loading.get(name, {})
-    return took.get("seconds"), took.get("memory, MB"), exact[name]["exact"] if name in exact else None
+def _of_counters(model: str) -> Iterable[Sequence[object]]:
+    name = f"bench-tokenizer-{model}"
+    loading, beside = ({row["counter"]: row for row in _titled(name, title)} for title in ("Loading", "Speed beside"))
+    for row in _titled(name, "Count"):
+        took, shares = loading.get(row["counter"], {}), [each for each in row.values() if isinstance(each, float)]
+        speed = beside[row["counter"]]["all"] if row["counter"] in beside else None
+        yield (
+            *(_MODELS[model], row["counter"], took.get("seconds"), took.get("memory, MB")),
+            *(_range(shares), row["exact"], speed),
+        )
 
 
 def _server() -> str:
