@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from localctx.app.bench.tables import Sheet
+    from localctx.hardware.gpu import GpuUse
 
 __all__ = ["document"]
 
@@ -30,9 +31,9 @@ def document(
     begun: datetime,
     load_before: float,
     server: Mapping[str, object] | None,
-    gpus: Sequence[Mapping[str, object]],
+    gpus: Sequence[GpuUse],
 ) -> dict[str, object]:
-    """The results file. `gpus` is what each of them used at most meanwhile."""
+    """The results file. `gpus` is the most that each of them used meanwhile."""
     here = machine()
     return {
         "schema": 1,
@@ -50,7 +51,7 @@ def document(
         "versions": {"localctx": __version__, "python": platform.python_version(), **_packages()},
         "commit": commit(Path(__file__).parents[3]),
         "server": server,
-        "gpus_used": list(gpus),
+        "gpus_used": [{"name": gpu.name, "most_used_bytes": gpu.used_bytes, "most_watts": gpu.watts} for gpu in gpus],
         "notes": sheet.notes,
         "tables": [asdict(table) for table in sheet.tables],
     }

@@ -17,7 +17,7 @@ from localctx.app.bench.pace import Pace
 from localctx.app.bench.tables import Sheet
 from localctx.core.events import Notice
 from localctx.errors import ServerFailed
-from localctx.hardware.gpu import gpu_use
+from localctx.hardware.gpu import GpuUse, gpu_use
 from localctx.hardware.machine import load, machine
 from localctx.stores.journal import MemoryJournal
 from localctx.stores.recall import RecallIndex
@@ -79,7 +79,8 @@ async def benched(wanted: Wanted) -> Findings:
     """Runs one benchmark. Raises what finding a server raises, and `ServerFailed` where nothing could be measured."""
     bench, sheet, whole = BENCHMARKS[wanted.name], Sheet(), not wanted.quick
     begun, before = datetime.now(UTC), load()
-    text = f"{wanted.command}: about {bench.likely[whole]:g} s on two cores and less elsewhere, at most {bench.most[whole]:g} s"
+    likely = f"about {bench.likely[whole]:g} s on two cores with a small model"
+    text = f"{wanted.command}: {likely}, at most {bench.most[whole]:g} s once the model is loaded"
     wanted.emit(Notice("bench-time", text))
     pace = Pace(bench.most[whole], wanted.told)
     async with _gpus_watched(wanted.emit) as gpus:
@@ -93,7 +94,7 @@ async def benched(wanted: Wanted) -> Findings:
     if pace.left_out:
         left_out = ", ".join(dict.fromkeys(pace.left_out))
         sheet.notes.append(f"left out, since {bench.most[whole]:g} s would not do: {left_out}")
-    made = document(wanted.command, sheet, begun=begun, load_before=before, server=told, gpus=list(gpus.values()))
+    made = document(wanted.command, sheet, begun=begun, load_before=before, server=told, gpus=[*gpus.values()])
     named = ", ".join(str(each) for each in (told.get("model"), told.get("runtime"), machine().cpu) if each)
     return Findings(f"{wanted.command}: {named}", sheet, made)
 
@@ -104,16 +105,12 @@ _SAMPLE_SECONDS = 0.5
 
 
 @asynccontextmanager
-async def _gpus_watched(emit: Callable[[Event], None]) -> AsyncIterator[dict[str, dict[str, object]]]:
-    """What each GPU used at most meanwhile; says so where none can be watched, and goes on."""
-    peaks = dict[str, dict[str, object]]()
+async def _gpus_watched(emit: Callable[[Event], None]) -> AsyncIterator[dict[int, GpuUse]]:
+    """The most that each GPU used meanwhile; says so where none can be watched, and goes on."""
+    peaks: dict[int, GpuUse] = {}
     if not gpu_use():
-        there = machine().gpus
-        text = (
-            "there may be a GPU, but it cannot be asked (pip install 'localctx[gpu]')"
-            if there is None
-            else "no GPU here"
-        )
+        hidden = machine().gpus is None
+        text = "a GPU may be here, but cannot be asked (pip install 'localctx[gpu]')" if hidden else "no GPU here"
         emit(Notice("no-gpu", f"{text}: its memory and power are not measured"))
         yield peaks
         return
@@ -124,14 +121,12 @@ async def _gpus_watched(emit: Callable[[Event], None]) -> AsyncIterator[dict[str
         task.cancel()
 
 
-async def _watch(peaks: dict[str, dict[str, object]]) -> None:
+async def _watch(peaks: dict[int, GpuUse]) -> None:
     while True:
         for place, use in enumerate(await anyio.to_thread.run_sync(gpu_use)):
-            known = peaks.setdefault(f"{place}", {"name": use.name, "most_used_bytes": 0, "most_watts": None})
-            known["most_used_bytes"] = max(int(str(known["most_used_bytes"])), use.used_bytes)
-            known["most_watts"] = (
-                max(float(str(known["most_watts"] or 0)), use.watts) if use.watts else known["most_watts"]
-            )
+            known = peaks.get(place, use)
+            watts = max((each for each in (known.watts, use.watts) if each is not None), default=None)
+            peaks[place] = GpuUse(use.name, max(known.used_bytes, use.used_bytes), watts)
         await asyncio.sleep(_SAMPLE_SECONDS)
 
 

@@ -57,5 +57,13 @@ def test_a_step_that_would_end_too_late_is_left_out_and_one_that_fits_is_not() -
 
 def test_nothing_begins_when_the_time_is_up() -> None:
     pace = Pace(0)
+    pace.expect(10)
     assert not pace.begin(0, "anything")
     assert pace.left == 0
+
+
+def test_the_time_begins_with_the_work_and_not_with_loading_a_model() -> None:
+    pace = Pace(5)
+    assert pace.left == 5
+    pace.expect(1)
+    assert 0 < pace.left < 5
