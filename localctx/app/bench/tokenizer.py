@@ -47,23 +47,24 @@ def texts(characters: int) -> dict[str, str]:
 async def measured(
     candidates: Sequence[Candidate],
     given: Mapping[str, str],
-    server: Callable[[str], Awaitable[Count | None]] | None,
+    server: Callable[[str], Awaitable[Count | None]],
     pace: Pace,
     sheet: Sheet,
     *,
     rounds: int,
 ) -> None:
-    """Fills the sheet. `server` counts a text; without one nothing is said of exactness."""
+    """Fills the sheet. `server` counts a text; where it cannot, nothing is said of exactness. Raises what it raises."""
     pace.expect(len(candidates) * (1 + len(given)) + len(given))
     loading, speeds = sheet.table("Loading a counter, in a process of its own"), sheet.table("Tokens a second")
-    truth = await _by_server(server, given, pace, speeds) if server else {}
+    truth = await _by_server(server, given, pace, speeds)
+    libraries = {candidate.library for candidate in candidates}
     exact = sheet.table("Count / the server's count")
     found = dict[str, dict[str, float]]()
     for candidate in candidates:
         await _load(candidate, pace, loading)
         sizes, found[candidate.name] = _timed(candidate, given, pace, rounds)
         speeds.append({"counter": candidate.name, **{name: found[candidate.name].get(name) for name in given}})
-        if truth and not candidate.name.startswith("raw ") and sizes.keys() == truth.keys():
+        if truth and candidate.name not in libraries and sizes.keys() == truth.keys():
             shares = {name: sizes[name] / truth[name] for name in given}
             exact.append({"counter": candidate.name, **shares, "exact": sizes == truth})
     _beside_the_library(candidates, found, sheet)
