@@ -86,7 +86,7 @@ def compaction(
 ) -> None:
     """Measure what a compaction takes, and which facts survive it.
 
-    Each policy in each way, beside what other programs do; in a window of 3,072 tokens, or of --max-context.
+    Each policy in each way, beside what other programs do; in a window of 2,048 tokens, or of --max-context.
     """
     flags = _flags(url, model, runtime, api_key_env) | {"num_ctx": num_ctx, "max_context_tokens": max_context}
     _run("compaction", flags, quick, new, plot, as_json)

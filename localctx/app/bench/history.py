@@ -39,8 +39,10 @@ class Told:
     question: str = "What is left to be done now?"
 
     def whole(self, salt: str) -> list[WireMessage]:
-        """The list as it goes on the wire, behind a system prompt that no other list begins with."""
-        return [{"role": "system", "content": f"{salt}. {SYSTEM}"}, *self.messages]
+        """The list as it goes on the wire: no other list begins like it, and no transcript of another, without the system's words."""
+        first, *rest = self.messages
+        begun = {**first, "content": f"({salt}) {first['content']}"}
+        return [{"role": "system", "content": f"{salt}. {SYSTEM}"}, begun, *rest]
 
 
 async def takes_tools(runtime: Runtime) -> bool:

@@ -153,9 +153,9 @@ async def _tokenizer(wanted: Wanted, pace: Pace, sheet: Sheet) -> Mapping[str, o
         return found.told()
 
 
-_USUAL, _QUICK = (3_072, 0.8), (768, 0.5)
+_USUAL, _QUICK = (2_048, 0.7), (768, 0.5)
 """The windows that compaction is measured in, and the shares of them at which it is due: in a small one a summary in place
-finds no room at 80 %. A smaller window that is served, or that `--max-context` names, comes before them."""
+finds no room at the usual 80 %. A smaller window that is served, or that `--max-context` names, comes before them."""
 
 
 async def _compaction(wanted: Wanted, pace: Pace, sheet: Sheet) -> Mapping[str, object]:
@@ -180,6 +180,6 @@ BENCHMARKS: Mapping[str, _Bench] = {
     "server": _Bench(_server, (45, 600), (80, 900)),
     "tokenizer": _Bench(_tokenizer, (25, 180), (80, 600)),
     "probe": _Bench(_probe, (15, 60), (60, 300)),
-    "compaction": _Bench(_compaction, (90, 1_500), (100, 3_600)),
+    "compaction": _Bench(_compaction, (90, 1_200), (100, 3_600)),
 }
 """By the name of their command."""

@@ -45,6 +45,13 @@ def test_every_fact_is_in_the_turn_that_plants_it() -> None:
         assert holds(plainly("\n".join([*said, *called])), fact), fact
 
 
+async def test_neither_lists_nor_transcripts_of_two_salts_begin_alike() -> None:
+    told = await grown(1_000, 500, size, tools=True)
+    one, other = told.whole("one"), told.whole("other")
+    assert all(str(a["content"])[:5] != str(b["content"])[:5] for a, b in zip(one[:2], other[:2], strict=True))
+    assert one[2:] == other[2:] == [*told.messages[1:]]
+
+
 @pytest.mark.parametrize("tools", [True, False])
 @pytest.mark.parametrize("window", [768, 4_096])
 async def test_a_history_is_just_long_enough_and_holds_its_facts(window: int, *, tools: bool) -> None:
