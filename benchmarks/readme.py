@@ -24,6 +24,7 @@ _RESULTS = Path(__file__).parent / "results"
 _BLOCK = re.compile(r"(<!-- figures: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 Row: TypeAlias = "dict[str, Any]"
+"""A row, or a table."""
 
 _MODELS = {"smollm2-135m": "SmolLM2-135M", "gemma-3-270m": "Gemma 3 270M", "gemma": "Gemma 3 270M"}
 
@@ -52,15 +53,20 @@ def filled(text: str) -> str:
     return _BLOCK.sub(lambda found: found[1] + BLOCKS[found[2]]() + "\n" + found[3], text)
 
 
+def _tables(name: str) -> list[Row]:
+    tables: list[Row] = json.loads((_RESULTS / f"{name}.json").read_text(encoding="utf-8"))["tables"]
+    return tables
+
+
 def _rows(name: str, number: int = 0) -> list[Row]:
-    rows: list[Row] = json.loads((_RESULTS / f"{name}.json").read_text(encoding="utf-8"))["tables"][number]["rows"]
+    rows: list[Row] = _tables(name)[number]["rows"]
     return rows
 
 
 def _titled(name: str, title: str) -> list[Row]:
     """The rows of the table whose title begins so."""
-    tables = json.loads((_RESULTS / f"{name}.json").read_text(encoding="utf-8"))["tables"]
-    return next(table["rows"] for table in tables if table["title"].startswith(title))
+    rows: list[Row] = next(table["rows"] for table in _tables(name) if table["title"].startswith(title))
+    return rows
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -277,21 +283,25 @@ def _prefix() -> str:
     return _table(("read anew", *heads), found)
 
 
+_COLUMNS = {
+    "freed": "tokens freed",
+    "read": "read",
+    "written": "written",
+    "next request reads": "next request reads",
+    "in all, of the first": "in all, of the first row",
+    "facts kept": "facts kept",
+    "kept or found": "kept or found",
+}
+
+
 def _compaction() -> str:
-    columns = {
-        "freed": "tokens freed",
-        "read": "read",
-        "written": "written",
-        "next request reads": "next request reads",
-        "in all, of the first": "in all, of the first row",
-        "facts kept": "facts kept",
-        "kept or found": "kept or found",
-    }
-    found: list[Sequence[object]] = []
+    """A table for each model, below what was compacted."""
+    parts = list[str]()
     for model in _BENCHED:
-        rows = _titled(f"bench-compaction-{model}", "A compaction")
-        found += [(_MODELS[model], row["way"], *(row[name] for name in columns.values())) for row in rows]
-    return _table(("model", "way", *columns), found)
+        (table,) = _tables(f"bench-compaction-{model}")
+        rows = ((row["way"], *(row[name] for name in _COLUMNS.values())) for row in table["rows"])
+        parts += [f"{_MODELS[model]}. {table['title']}:", _table(("way", *_COLUMNS), rows)]
+    return "\n\n".join(parts)
 
 
 BLOCKS: Mapping[str, Callable[[], str]] = {
