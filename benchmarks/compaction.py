@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 
 from benchmarks.compaction_conversation import played
 from benchmarks.compaction_deciding import decided
-from benchmarks.compaction_facts import FACTS
 from benchmarks.compaction_place import placed
 from benchmarks.compaction_survival import survived
-from benchmarks.tables import Table, told
+from benchmarks.telling import told
 from benchmarks.vocabularies import models
+from localctx.app.bench.facts import FACTS
+from localctx.app.bench.tables import Table
 from localctx.errors import Misuse
 from localctx.stores.models import DEFAULT
 

@@ -17,7 +17,8 @@ from localctx.core.transcript import parse
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from benchmarks.compaction_scripted import Play, Sent, Turn
+    from benchmarks.compaction_scripted import Play, Sent
+    from localctx.app.bench.script import Turn
     from localctx.core.ladder import Policy
 
 __all__ = ["played"]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from localctx.core.messages import History
 
-__all__ = ["decided"]
+__all__ = ["decided", "long_session"]
 
 _POLICY = POLICIES["ladder"]
 
@@ -33,14 +33,14 @@ _USED = {Rung.CLEAR: 0.6, Rung.COMPACT: 0.82}
 def decided(*, rounds: int, sizes: tuple[int, ...] = (100, 1_000, 10_000)) -> Iterator[dict[str, object]]:
     """Milliseconds of this process: of a decision where clearing is due and where compacting is, and of a quiet turn."""
     for messages in sizes:
-        session = _long(messages)
+        session = long_session(messages)
         row: dict[str, object] = {"messages": f"{messages:,}"}
         for rung in _USED:
             row[f"{rung} due, ms"] = _cost(_decision(session.history, rung), rounds)
         yield row | {"quiet turn, ms": anyio.run(_quiet, session, rounds)}
 
 
-def _long(messages: int) -> Session:
+def long_session(messages: int) -> Session:
     """A session of so many messages: questions, calls with their results, answers."""
     journal = MemoryJournal()
     for number in range(messages // 4):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from benchmarks.corpus import sample
+from localctx.app.bench.corpus import sample
 from localctx.app.chat import Chat, Wishes
 from localctx.app.summary import Summarizer
 from localctx.core import journal as lines

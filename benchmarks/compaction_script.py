@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from benchmarks.compaction_scripted import Call, Reply, Turn
-from benchmarks.corpus import sample
+from localctx.app.bench.corpus import sample
+from localctx.app.bench.script import Call, Reply, Turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,6 +11,7 @@ from itertools import count, takewhile
 from json import dumps
 from typing import TYPE_CHECKING
 
+from localctx.app.bench.script import Reply
 from localctx.app.chat import Chat
 from localctx.app.tools.record import Recall, Retrieve, UpdateWorkState
 from localctx.core.accounting import Count, Usage
@@ -27,41 +28,13 @@ from localctx.tokenizers.estimate import ClassEstimate
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping, Sequence
 
+    from localctx.app.bench.script import Turn
     from localctx.core.events import Event
     from localctx.core.ladder import Policy
     from localctx.core.outgoing import WireMessage
     from localctx.ports import Piece, Runtime, Tool
 
-__all__ = ["TOOLS", "Call", "Play", "Reply", "Script", "Sent", "Turn", "staged", "tokens"]
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A call that the model makes, and what its tool returns; a tool of the session itself answers what it finds."""
-
-    tool: str
-    arguments: Mapping[str, object]
-    result: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """A line of the model's."""
-
-    text: str
-    calls: tuple[Call, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """What the user says and what the model answers, step by step.
-
-    `standing` is what of the user's words has to be in every request from then on.
-    """
-
-    asked: str
-    replies: tuple[Reply, ...]
-    standing: tuple[str, ...] = ()
+__all__ = ["TOOLS", "Play", "Script", "Sent", "staged", "tokens"]
 
 
 @dataclass(frozen=True, slots=True)

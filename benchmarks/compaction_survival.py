@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from benchmarks.compaction_facts import FACTS, SYSTEM, planted
 from benchmarks.compaction_scripted import Script, staged, tokens
+from localctx.app.bench.facts import FACTS, SYSTEM, holds, plainly, planted
 from localctx.core.checkpoint import render
 from localctx.core.events import RungTaken
 from localctx.core.ladder import POLICIES, Rung
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from benchmarks.compaction_facts import Fact
     from benchmarks.compaction_scripted import Play
+    from localctx.app.bench.facts import Fact
     from localctx.core.ladder import Policy
     from localctx.core.messages import Checkpoint
     from localctx.ports import Runtime
@@ -93,8 +93,8 @@ def _newest(play: Play, noted: Sequence[Checkpoint]) -> list[Checkpoint]:
 
 async def _row(play: Play, noted: Sequence[Checkpoint]) -> dict[str, object]:
     sent = outgoing(play.chat.session.history)
-    shown = _plain("\n".join(texts(sent)))
-    kept = [fact for fact in FACTS if _holds(shown, fact)]
+    shown = plainly("\n".join(texts(sent)))
+    kept = [fact for fact in FACTS if holds(shown, fact)]
     found = [fact for fact in FACTS if fact not in kept and RECALL in shown and await _recalled(play, fact)]
     kinds, left = Counter(fact.kind for fact in FACTS), Counter(fact.kind for fact in kept)
     ways = Counter(event.how for event in _compactions(play))
@@ -110,18 +110,9 @@ async def _row(play: Play, noted: Sequence[Checkpoint]) -> dict[str, object]:
     }
 
 
-def _plain(text: str) -> str:
-    """One line, in small letters, so that neither line ends nor the spelling of a status hide a fact."""
-    return " ".join(text.replace("_", " ").split()).lower()
-
-
-def _holds(text: str, fact: Fact) -> bool:
-    return all(_plain(words) in text for words in fact.words)
-
-
 async def _recalled(play: Play, fact: Fact) -> bool:
     """Whether one search, by what the fact is about, finds it."""
-    return _holds(_plain((await play.recall.run({"query": fact.about})).text), fact)
+    return holds(plainly((await play.recall.run({"query": fact.about})).text), fact)
 
 
 def _last_action(play: Play, checkpoint: Checkpoint) -> str:
@@ -132,7 +123,7 @@ def _last_action(play: Play, checkpoint: Checkpoint) -> str:
             case {"tool_calls": [*_, {"function": {"name": str(name), "arguments": str(arguments)}}]}:
                 if entry.seq <= checkpoint.through and name not in {RECALL, RETRIEVE, UPDATE}:
                     said = f"Last action: {name}({next(iter(json.loads(arguments).values()))}"
-    return _plain(said)
+    return plainly(said)
 
 
 _CLAIM = re.compile(r"[\w.~-]*(?:/[\w.~-]+)+|\w+_\w+|\d+(?:[.,:]\d+)*")

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks import counting_cost, counting_errors, counting_exact
-from benchmarks.tables import Table, told
+from benchmarks.telling import told
 from benchmarks.vocabularies import models, vocabularies
+from localctx.app.bench.tables import Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -42,7 +43,6 @@ def _tables(only: str | None, given: Sequence[Path], *, quick: bool) -> Iterable
         yield Table("A session from its third request on: error, and how often the bound holds", list(rows))
     if only in {None, "cost"}:
         yield Table("A turn added to a history", list(counting_cost.turns(rounds=20 if quick else 200)))
-        yield Table("Tokenizing 1 MB", list(counting_cost.throughput(models(given), size=10**5 if quick else 10**6)))
     if only in {None, "exact"}:
         rows = counting_exact.conversations_of(models(given), count=20 if quick else 200)
         yield Table("Conversations that are counted as the server reports them", list(rows))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING
 
-from benchmarks.corpus import GROUPS, sample
+from localctx.app.bench.corpus import GROUPS, sample
 from localctx.app.meter import Meter
 from localctx.core.messages import History, Message, Said
 from localctx.core.outgoing import outgoing

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from benchmarks.corpus import conversations
+from localctx.app.bench.corpus import conversations
 from localctx.errors import LocalctxError
 from localctx.hardware import gguf as files
 from localctx.hardware.machine import worker_threads
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from benchmarks.corpus import Conversation
+    from localctx.app.bench.corpus import Conversation
     from localctx.core.vocabulary import Vocabulary
     from localctx.ports import Tokenizer
 

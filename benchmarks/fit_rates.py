@@ -12,8 +12,8 @@ import statistics
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.corpus import KINDS, sample
 from benchmarks.vocabularies import vocabularies
+from localctx.app.bench.corpus import KINDS, sample
 from localctx.tokenizers.estimate import RATES, classes
 
 if TYPE_CHECKING:

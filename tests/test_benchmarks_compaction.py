@@ -12,11 +12,12 @@ import pytest
 
 from benchmarks.compaction import main
 from benchmarks.compaction_conversation import played
-from benchmarks.compaction_deciding import _decision, _long, decided
-from benchmarks.compaction_facts import FACTS, planted
+from benchmarks.compaction_deciding import _decision, decided, long_session
 from benchmarks.compaction_script import conversation
-from benchmarks.compaction_scripted import Turn, tokens
-from benchmarks.compaction_survival import _holds, _plain, survived
+from benchmarks.compaction_scripted import tokens
+from benchmarks.compaction_survival import survived
+from localctx.app.bench.facts import FACTS, holds, plainly, planted
+from localctx.app.bench.script import Turn
 from localctx.core.ladder import Rung
 from localctx.errors import MissingExtra
 
@@ -63,7 +64,7 @@ def test_the_whole_conversation_is_larger_than_its_windows() -> None:
 
 
 def test_what_is_timed_is_a_decision_for_the_rung_that_is_due() -> None:
-    session = _long(100)
+    session = long_session(100)
     assert [_decision(session.history, rung)() for rung in (Rung.CLEAR, Rung.COMPACT)] == [Rung.CLEAR, Rung.COMPACT]
     (row,) = decided(rounds=3, sizes=(100,))
     assert all(value > 0 for value in row.values() if isinstance(value, float))
@@ -85,9 +86,9 @@ def test_what_the_machine_records_survives_and_nothing_is_invented() -> None:
 
 def test_every_fact_is_said_before_the_last_turns() -> None:
     *said, last = planted()
-    told = _plain("\n".join(_texts(said[:-7])))
-    assert [fact for fact in FACTS if not _holds(told, fact)] == []
-    assert not any(_holds(_plain("\n".join(_texts([turn]))), fact) for turn in (*said[-7:], last) for fact in FACTS)
+    told = plainly("\n".join(_texts(said[:-7])))
+    assert [fact for fact in FACTS if not holds(told, fact)] == []
+    assert not any(holds(plainly("\n".join(_texts([turn]))), fact) for turn in (*said[-7:], last) for fact in FACTS)
 
 
 def _texts(turns: Sequence[Turn]) -> Iterator[str]:

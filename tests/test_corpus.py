@@ -10,10 +10,10 @@ from typing import Any, cast
 
 import pytest
 
-from benchmarks.corpus import GROUPS, KINDS, Conversation, Message, conversations, sample
-from benchmarks.corpus.data import document, json_piece
-from benchmarks.corpus.grammar import Grammar
-from benchmarks.corpus.passages import LANGUAGES
+from localctx.app.bench.corpus import GROUPS, KINDS, Conversation, Message, conversations, sample
+from localctx.app.bench.corpus.data import document, json_piece
+from localctx.app.bench.corpus.grammar import Grammar
+from localctx.app.bench.corpus.passages import LANGUAGES
 from localctx.core.outgoing import defects, outgoing
 from localctx.core.transcript import flatten, parse
 

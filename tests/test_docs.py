@@ -49,6 +49,7 @@ def test_the_tree_in_the_docstring_is_the_tree() -> None:
     "command",
     [
         *("probe", "run", "count", "compact", "fit", "simulate", "models", "catalog"),
+        *("bench server", "bench tokenizer", "bench compaction", "bench probe"),
         *("sessions show", "sessions export", "sessions undo", "sessions fork", "work show"),
     ],
 )

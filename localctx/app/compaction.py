@@ -139,7 +139,11 @@ class Engine:
 
     def learn(self, usage: Usage, shared: int | None, *, rewritten: bool = False) -> None:
         """Takes what a server reported of its speed; `shared` and `rewritten` are as in `cost.learned`."""
-        self.speeds = learned(self.speeds, usage, shared, rewritten=rewritten)
+        self.start_from(learned(self.speeds, usage, shared, rewritten=rewritten))
+
+    def start_from(self, speeds: Speeds) -> None:
+        """Goes by these speeds from now on."""
+        self.speeds = speeds
         tail = tail_within(self.patience, self.speeds, self.budget.window)
         self.budget = replace(self.budget, tail=tail if tail < self.budget.window else None)
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from localctx import __version__
-from localctx.cli import catalog, compact, config, count, fit, models, probe, run, sessions, simulate, work
+from localctx.cli import bench, catalog, compact, config, count, fit, models, probe, run, sessions, simulate, work
 from localctx.cli.render import begin_log
 
 __all__ = ["app"]
@@ -27,6 +27,7 @@ app.command("count")(count.command)
 app.command("compact")(compact.command)
 app.command("fit")(fit.command)
 app.command("simulate")(simulate.command)
+app.add_typer(bench.app, name="bench", help="What counting, compaction, probing and a server take on this machine.")
 app.add_typer(sessions.app, name="sessions", help="Saved sessions: look, export, fork, undo, remove.")
 app.add_typer(work.app, name="work", help="Where the work of a session stands.")
 app.add_typer(models.app, name="models", help="Small models for the embedded runtime.")

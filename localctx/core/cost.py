@@ -10,7 +10,8 @@ unknown would be fitted to noise.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import json
+from dataclasses import asdict, dataclass, replace
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,22 @@ class Speeds:
     decode: float | None = None
     reuses: float = 1.0
     rewinds: float = 1.0
+
+    def kept(self) -> str:
+        """As JSON text."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def restored(cls, text: str) -> Speeds | None:
+        """What `kept` gave; None where the text is anything else, or says what no server does."""
+        try:
+            read = json.loads(text)
+            prefill, decode = (None if read[name] is None else float(read[name]) for name in ("prefill", "decode"))
+            speeds = cls(prefill, decode, float(read["reuses"]), float(read["rewinds"]))
+        except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
+            return None
+        rates = all(rate is None or 0 < rate < _FASTEST for rate in (prefill, decode))
+        return speeds if rates and 0 <= speeds.reuses <= 1 and 0 <= speeds.rewinds <= 1 else None
 
 
 @dataclass(frozen=True, slots=True)

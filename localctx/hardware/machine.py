@@ -20,7 +20,17 @@ import psutil
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Gpu", "Machine", "machine", "on_battery", "threads_for", "usable_cores", "worker_threads"]
+__all__ = [
+    "Gpu",
+    "Machine",
+    "load",
+    "machine",
+    "on_battery",
+    "processors",
+    "threads_for",
+    "usable_cores",
+    "worker_threads",
+]
 
 _ROOT = Path("/")
 _GPU_NODES = ("nvidia[0-9]*", "dxg", "kfd")  # NVIDIA's driver, any GPU under WSL, AMD's driver
@@ -56,6 +66,11 @@ def machine(root: Path = _ROOT) -> Machine:
     return Machine(_cpu_name(root), usable_cores(root), total, available, _gpus(root))
 
 
+def processors(root: Path = _ROOT) -> str:
+    """What computes here, without asking any driver: the processor's name, and how many of it this process may use."""
+    return f"{_cpu_name(root)} x {usable_cores(root)}"
+
+
 def on_battery() -> bool:
     """Whether this machine runs on its battery; False where nobody can tell."""
     with suppress(Exception):  # psutil has no such sensor on some systems
@@ -78,7 +93,7 @@ def worker_threads(root: Path = _ROOT) -> int:
     """
     cores = _within_quota(_physical(_affinity(), root), root)
     total = os.cpu_count() or 1
-    return threads_for(cores, _load() * usable_cores(root) / total)
+    return threads_for(cores, load() * usable_cores(root) / total)
 
 
 def threads_for(cores: int, load: float) -> int:
@@ -135,7 +150,8 @@ def _limit(folder: Path) -> float:
     return math.inf
 
 
-def _load() -> float:
+def load() -> float:
+    """The system's load, the average over one minute; 0 where nobody tells."""
     with suppress(OSError):
         return float(psutil.getloadavg()[0])
     return 0.0

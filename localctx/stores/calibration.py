@@ -1,4 +1,4 @@
-"""What was learned of models' tokens, kept between runs: a table in the SQLite file `localctx.db` of the data folder.
+"""What was learned of models' tokens, and measured of their speeds, kept between runs: a table in the SQLite file `localctx.db` of the data folder.
 
 The file holds only what can be learned again, so nothing here ever fails a run: what cannot be read is not there, what
 cannot be written is not kept, and a file that is damaged or somebody else's is set aside and a new one begun. Other

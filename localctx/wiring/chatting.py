@@ -53,6 +53,7 @@ from localctx.wiring.places import (
     text_or_file,
 )
 from localctx.wiring.probing import Talking, detector, runtime_of, usual_addresses, wanted
+from localctx.wiring.speeds import measured_speeds
 from localctx.wiring.tooling import chosen, offer
 from localctx.wiring.vocabularies import encoded, ollama_tokenizer
 
@@ -64,9 +65,9 @@ if TYPE_CHECKING:
     from localctx.core.calibration import Calibration
     from localctx.core.events import Event
     from localctx.core.work import WorkState
-    from localctx.ports import Counter, Journal, Prober, Tool
+    from localctx.ports import Counter, Index, Journal, Prober, Tool
 
-__all__ = ["answering", "connect", "open_chat", "reached"]
+__all__ = ["answering", "complain", "connect", "connection", "identity", "means_embedded", "open_chat", "reached"]
 
 
 @asynccontextmanager
@@ -97,20 +98,14 @@ async def open_chat(
 
     `ask` puts a question to a person where a tool needs a yes that neither `yes` nor the user's rules give.
     """
-    async with _connection(given, emit, progress) as (runtime, model, version), _helper(given, runtime, emit) as helper:
+    async with connection(given, emit, progress) as (runtime, model, version), _helper(given, runtime, emit) as helper:
         counter = (encoded(model.id) if isinstance(runtime, OpenAIServer) else None) or ClassEstimate()
-        known = model.digest or model.template
-        who = model.digest or f"{model.id} {model.model_bytes} {'' if known else runtime.url}"
-        learned = _Learned(counter, f"{runtime.kind} {version} {who} {model.template}")
-        if given.think is not None:
-            runtime.thinks = given.think == "on"
-            if not runtime.steers_thinking:
-                text = f"{runtime.kind} has no known way to turn thinking {given.think}: the model decides"
-                emit(Notice("think", text))
+        who = identity(runtime, model, version)
+        learned = _Learned(counter, who)
+        _set_thinking(runtime, given, emit)
         rules, unfit = policy(given)
         for said in unfit:
             emit(Notice("threshold", said))
-        beside = [asyncio.create_task(_refresh()), asyncio.create_task(_find_vocabulary(runtime, model))]
         with located(kept):
             chat = Chat(
                 runtime,
@@ -126,23 +121,17 @@ async def open_chat(
             )
         chat.engine.summarizer = helper
         chat.engine.patience = PATIENCE_SECONDS if given.patience is None else given.patience
+        if (measured := measured_speeds(who)) is not None:
+            chat.engine.start_from(measured)
         chat.idles = _is_ours(runtime, model) and not on_battery()
         index = recall_index(kept)
-        own: list[Tool] = [
-            Retrieve(chat.session, chat.fit),
-            Recall(chat.session, index, chat.fit),
-            UpdateWorkState(chat.session),
-            ContextInfo(chat.engine),
-            SummarizeContext(chat.engine),
-        ]
         sets = given.tool_sets(usual_tools)
-        if model.calls_tools is False and sets and given.tools is None:
-            emit(Notice("no-tools", f"{model.id} cannot call tools, says its server: going on without"))
-        elif sets:
+        if sets and _may_call(model, emit, insisted=given.tools is not None):
             approver = Approver(emit, [rule(text) for text in given.allow], yes=yes, ask=ask)
-            tools = chosen(sets, own, Path.cwd(), approver, chat.fit)
+            tools = chosen(sets, _recorded(chat, index), Path.cwd(), approver, chat.fit)
             offer(chat, tools, emit, insisted=given.tools is not None)
         chat.preflight()
+        beside = [asyncio.create_task(_refresh()), asyncio.create_task(_find_vocabulary(runtime, model))]
         try:
             yield chat
         finally:
@@ -150,6 +139,42 @@ async def open_chat(
             learned.keep(chat.meter.calibration)
             for task in beside:
                 task.cancel()
+
+
+def _set_thinking(runtime: Talking, given: Settings, emit: Callable[[Event], None]) -> None:
+    """Has the model think, or not, as far as its server can be told so."""
+    if given.think is not None:
+        runtime.thinks = given.think == "on"
+        if not runtime.steers_thinking:
+            text = f"{runtime.kind} has no known way to turn thinking {given.think}: the model decides"
+            emit(Notice("think", text))
+
+
+def _may_call(model: ModelReport, emit: Callable[[Event], None], *, insisted: bool) -> bool:
+    """Whether tools are worth offering; says so where the server says that its model cannot call them."""
+    if model.calls_tools is not False:
+        return True
+    then = "offered all the same, as --tools asks for them" if insisted else "going on without"
+    emit(Notice("no-tools", f"{model.id} cannot call tools, says its server: {then}"))
+    return insisted
+
+
+def _recorded(chat: Chat, index: Index) -> list[Tool]:
+    """The set `session`: what reaches all of the session, and the window."""
+    return [
+        Retrieve(chat.session, chat.fit),
+        Recall(chat.session, index, chat.fit),
+        UpdateWorkState(chat.session),
+        ContextInfo(chat.engine),
+        SummarizeContext(chat.engine),
+    ]
+
+
+def identity(runtime: Talking, model: ModelReport, version: str | None) -> str:
+    """One model on one server, as what is learned of them is kept by: its build, the weights, the template, as far as it says them."""
+    known = model.digest or model.template
+    who = model.digest or f"{model.id} {model.model_bytes} {'' if known else runtime.url}"
+    return f"{runtime.kind} {version} {who} {model.template}"
 
 
 @asynccontextmanager
@@ -165,14 +190,14 @@ async def _helper(given: Settings, main: Talking, emit: Callable[[Event], None])
     if not url and name == main.model:
         yield None
         return
-    where = url or ("" if _means_embedded(replace(given, model=name, url=None, runtime=None)) else main.url)
+    where = url or ("" if means_embedded(replace(given, model=name, url=None, runtime=None)) else main.url)
     if not url and where and main.kind == "embedded":
         raise Misuse(f"the embedded runtime serves {main.model} alone: name the address of {name} too, as URL#{name}")
     origins = {**given.origins, **dict.fromkeys(("url", "model"), given.origins["summarizer_model"])}
     own = replace(
         given, url=where or None, model=name, runtime=None, num_ctx=None, max_context_tokens=None, origins=origins
     )
-    async with _connection(own, emit, lambda _done, _total: None) as (runtime, model, _):
+    async with connection(own, emit, lambda _done, _total: None) as (runtime, model, _):
         window = assume(model.window)
         budget = Budget.of(window.tokens or 0, max_prompt=window.max_prompt)
         yield Helper(runtime, Meter(runtime, encoded(model.id) or ClassEstimate()), budget)
@@ -221,7 +246,7 @@ async def _refresh() -> None:
 
 
 @asynccontextmanager
-async def _connection(
+async def connection(
     given: Settings, emit: Callable[[Event], None], progress: Callable[[int, int], None]
 ) -> AsyncIterator[tuple[Talking, ModelReport, str | None]]:
     """The runtime that the settings name, or the one that answers, or, where nothing was named, the embedded one.
@@ -231,9 +256,9 @@ async def _connection(
     `progress` is told bytes done and in all while a model is fetched. What was started here is stopped at the end.
     Raises `NothingFound`, `ModelMissing`, `Unauthorized`, `MissingExtra` and their kin.
     """
-    url = None if _means_embedded(given) else given.url or await answering(given)
+    url = None if means_embedded(given) else given.url or await answering(given)
     if url is None:
-        if not _means_embedded(given):
+        if not means_embedded(given):
             emit(Notice("embedded", "no server answers at the usual addresses: using the embedded runtime"))
         async with started(given, progress) as inside:
             _, model = await _model_at(inside, "", given, emit)
@@ -269,7 +294,8 @@ async def reached(
         await runtime.close()
 
 
-def _means_embedded(given: Settings) -> bool:
+def means_embedded(given: Settings) -> bool:
+    """Whether the settings name the embedded runtime, or a model of its own. Raises `Misuse` where they contradict each other."""
     if given.runtime == "embedded" and given.url is not None:
         raise Misuse(
             f"--runtime embedded and the address {given.url} ({given.origins['url']}) exclude each other; drop one"
@@ -315,7 +341,7 @@ async def _model_at(
     async for attempt in while_loading(target.url, emit):
         with attempt:
             report = await target.probe()
-            _complain(report)
+            complain(report)
     models = wanted(report, name).models
     if not models:
         raise ModelMissing(
@@ -332,7 +358,7 @@ _WRONG = {
 }
 
 
-def _complain(report: ServerReport) -> None:
+def complain(report: ServerReport) -> None:
     """Raises what is wrong with an address."""
     if report.status is not Status.UP:
         unknown = report.status is Status.ERROR and report.runtime is None

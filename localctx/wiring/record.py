@@ -239,7 +239,7 @@ def removable(names: Iterable[str]) -> list[str]:
     return found
 
 
-def save(path: Path, text: str) -> None:
+def save(path: Path, text: str | bytes) -> None:
     """Writes a new private file; nothing is left of one that cannot be written. Raises `Misuse` for that, and for a name that is taken."""
     try:
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -249,7 +249,7 @@ def save(path: Path, text: str) -> None:
         raise _unwritable(path, error) from error
     try:
         with os.fdopen(fd, "wb") as file:
-            file.write(text.encode("utf-8", "replace"))
+            file.write(text.encode("utf-8", "replace") if isinstance(text, str) else text)
     except OSError as error:
         path.unlink()
         raise _unwritable(path, error) from error

@@ -398,3 +398,25 @@ def test_a_tail_is_never_longer_than_wanted_and_grows_with_the_patience(
     if speeds.prefill is not None and patience > 0:
         assert tail <= tail_within(patience, replace(speeds, prefill=speeds.prefill * 2), wanted)
         assert tail / speeds.prefill <= patience
+
+
+@given(known_speeds)
+def test_speeds_that_were_kept_come_back(speeds: Speeds) -> None:
+    assert Speeds.restored(speeds.kept()) == speeds
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "[]", "null", "{}", "[" * 100_000),
+        '{"prefill": -1, "decode": null, "reuses": 1, "rewinds": 1}',
+        '{"prefill": 1e9, "decode": null, "reuses": 1, "rewinds": 1}',
+        '{"prefill": NaN, "decode": null, "reuses": 1, "rewinds": 1}',
+        '{"prefill": null, "decode": "fast", "reuses": 1, "rewinds": 1}',
+        '{"prefill": null, "decode": null, "reuses": 2, "rewinds": 1}',
+        '{"prefill": null, "decode": null, "reuses": 1, "rewinds": NaN}',
+        '{"prefill": null, "decode": null, "reuses": 1}',
+    ],
+)
+def test_speeds_that_no_server_has_are_not_restored(text: str) -> None:
+    assert Speeds.restored(text) is None

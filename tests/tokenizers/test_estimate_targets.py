@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.corpus import GROUPS, sample
 from benchmarks.counting_errors import calibrated
+from localctx.app.bench.corpus import GROUPS, sample
 from localctx.tokenizers import tiktoken
 from localctx.tokenizers.estimate import ClassEstimate, SeedRatio
 

@@ -9,7 +9,7 @@ import json
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
-from benchmarks.corpus.grammar import grammar
+from localctx.app.bench.corpus.grammar import grammar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

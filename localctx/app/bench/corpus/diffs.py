@@ -5,7 +5,7 @@ from __future__ import annotations
 from difflib import unified_diff
 from typing import TYPE_CHECKING
 
-from benchmarks.corpus.grammar import grammar
+from localctx.app.bench.corpus.grammar import grammar
 
 if TYPE_CHECKING:
     from random import Random

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import cycle
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from benchmarks.compaction_scripted import Call, Reply, Turn
-from benchmarks.corpus import sample
+from localctx.app.bench.corpus import sample
+from localctx.app.bench.script import Call, Reply, Turn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["FACTS", "SYSTEM", "Fact", "planted"]
+__all__ = ["FACTS", "SYSTEM", "Fact", "holds", "one_by_one", "plainly", "planted", "small_talk"]
 
 SYSTEM = "You help a harbour office with its tide tables. Look before you answer, and say what you did."
 
@@ -106,21 +106,59 @@ _PLAIN = 8
 
 def planted(turns: int = 44, *, more: int = 0) -> list[Turn]:
     """So many turns (above eight), with all facts in those before the last eight; and `more` in which nothing is planted."""
-    told: list[list[tuple[str, str, list[Reply]]]] = [[] for _ in range(turns - _PLAIN)]
-    for place, telling in zip(cycle(told), _tellings(), strict=False):
+    told: list[list[_Telling]] = [[] for _ in range(turns - _PLAIN)]
+    for place, telling in zip(cycle(told), _tellings(1.0), strict=False):
         place.append(telling)
-    return [_turn(number, tellings) for number, tellings in enumerate([*told, *([] for _ in range(_PLAIN + more))])]
+    told += [[] for _ in range(_PLAIN + more)]
+    return [_turn(number, tellings, 1.0) for number, tellings in enumerate(told)]
 
 
-def _tellings() -> Iterator[tuple[str, str, list[Reply]]]:
-    """How each fact comes into the conversation: by words of the user's, of the model's, or by calls."""
+def one_by_one(scale: float) -> Iterator[tuple[Turn, Fact]]:
+    """The facts, mixed, each in a turn of its own, whose results and filling are `scale` times as long as in `planted`."""
+    told = list(zip(_tellings(scale), FACTS, strict=True))
+    for number in range(len(told)):
+        telling, fact = told[number * _STRIDE % len(told)]
+        yield _turn(number, [telling], scale), fact
+
+
+_STRIDE = 7
+"""Has no divisor in common with forty, so that every fact comes once, and all kinds come early."""
+
+
+def small_talk(number: int, scale: float) -> Turn:
+    """A turn in which nothing is planted."""
+    return _turn(number, [], scale)
+
+
+def plainly(text: str) -> str:
+    """One line, in small letters, so that neither line ends nor the spelling of a status hide a fact."""
+    return " ".join(text.replace("_", " ").split()).lower()
+
+
+def holds(text: str, fact: Fact) -> bool:
+    """Whether a fact is in a text that was made plain."""
+    return all(plainly(words) in text for words in fact.words)
+
+
+_Telling: TypeAlias = "tuple[str, str, list[Reply]]"
+"""What the user says of it, what the model says, and the replies with calls."""
+
+
+def _tellings(scale: float) -> Iterator[_Telling]:
+    """How each fact comes into the conversation, in the order of `FACTS`: by words of the user's, of the model's, or by calls."""
+
+    def size(characters: int) -> int:
+        return int(characters * scale)
+
     yield from ((rule, "", []) for rule in _RULES)
-    yield from (("", "", [_called("read_file", sample("log", 900, at), path=path)]) for at, path in enumerate(_READ))
+    yield from (
+        ("", "", [_called("read_file", sample("log", size(900), at), path=path)]) for at, path in enumerate(_READ)
+    )
     for at, path in enumerate(_WRITTEN):
-        content = sample("code-python", 900, at)
+        content = sample("code-python", size(900), at)
         yield "", "", [_called("write_file", f"wrote {len(content)} bytes", path=path, content=content)]
     for at, (command, (outcome, _)) in enumerate(_RUN.items()):
-        yield "", "", [_called("bash", f"{sample('log', 1_200, 50 + at)}\n{outcome}", command=command)]
+        yield "", "", [_called("bash", f"{sample('log', size(1_200), 50 + at)}\n{outcome}", command=command)]
     yield from (("", "", [_called("read_file", said, path=path)]) for path, (said, _) in _FAILED.items())
     for text, (status, check) in _TODOS.items():
         todo = {"text": text, "status": status} | ({"verified_by": check} if check else {})
@@ -128,16 +166,17 @@ def _tellings() -> Iterator[tuple[str, str, list[Reply]]]:
     yield from ((text, "", []) for text in _SAID_BY_USER)
     yield from (("", text, []) for text in _SAID_BY_MODEL)
     for at, row in enumerate(_IN_A_RESULT):
-        yield "", "", [_called("query", f"[{sample('json', 500, at)},\n{row}]", table=f"harbour_{at}")]
+        yield "", "", [_called("query", f"[{sample('json', size(500), at)},\n{row}]", table=f"harbour_{at}")]
 
 
 def _called(tool: str, result: str, **arguments: str) -> Reply:
     return Reply("I look.", (Call(tool, arguments, result),))
 
 
-def _turn(number: int, tellings: Sequence[tuple[str, str, list[Reply]]]) -> Turn:
-    asked = [text for text, _, _ in tellings if text] + [f"What comes next? {sample('english', 150, number)}"]
-    said = [text for _, text, _ in tellings if text] + [sample("english", 300, 1_000 + number)]
-    looked = _called("query", sample("json", 1_300, 70 + number), table=f"readings_{number}")
+def _turn(number: int, tellings: Sequence[_Telling], scale: float) -> Turn:
+    asked = [text for text, _, _ in tellings if text]
+    asked.append(f"What comes next? {sample('english', int(150 * scale), number)}".rstrip())
+    said = [text for _, text, _ in tellings if text] + [sample("english", int(300 * scale), 1_000 + number)]
+    looked = _called("query", sample("json", int(1_300 * scale), 70 + number), table=f"readings_{number}")
     replies = [reply for _, _, calls in tellings for reply in calls]
     return Turn(" ".join(asked), (looked, *replies, Reply(" ".join(said))))

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, TypeAlias
 
-from benchmarks.corpus.kinds import KINDS, sample
-from benchmarks.corpus.passages import LANGUAGES
-from benchmarks.corpus.toolbox import TOOLS, Tool, arguments, result, schema
+from localctx.app.bench.corpus.kinds import KINDS, sample
+from localctx.app.bench.corpus.passages import LANGUAGES
+from localctx.app.bench.corpus.toolbox import TOOLS, Tool, arguments, result, schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -6,9 +6,9 @@ import json
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from benchmarks.corpus.data import document
-from benchmarks.corpus.diffs import diff_piece
-from benchmarks.corpus.grammar import grammar
+from localctx.app.bench.corpus.data import document
+from localctx.app.bench.corpus.diffs import diff_piece
+from localctx.app.bench.corpus.grammar import grammar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -6,10 +6,10 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
 
-from benchmarks.corpus.data import base64_piece, csv_piece, hex_piece, json_piece, numbers_piece
-from benchmarks.corpus.diffs import diff_piece
-from benchmarks.corpus.grammar import grammar
-from benchmarks.corpus.passages import LANGUAGES, prose_piece
+from localctx.app.bench.corpus.data import base64_piece, csv_piece, hex_piece, json_piece, numbers_piece
+from localctx.app.bench.corpus.diffs import diff_piece
+from localctx.app.bench.corpus.grammar import grammar
+from localctx.app.bench.corpus.passages import LANGUAGES, prose_piece
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -8,7 +8,7 @@ of real files of the same kinds, and agree within about a tenth for code, JSON a
 
 from __future__ import annotations
 
-from benchmarks.corpus.chats import Conversation, Message, conversations
-from benchmarks.corpus.kinds import GROUPS, KINDS, sample
+from localctx.app.bench.corpus.chats import Conversation, Message, conversations
+from localctx.app.bench.corpus.kinds import GROUPS, KINDS, sample
 
 __all__ = ["GROUPS", "KINDS", "Conversation", "Message", "conversations", "sample"]

@@ -1,0 +1,1 @@
+"""Benchmarks that the owner of a machine runs: what counting, probing, a server and compaction take here."""

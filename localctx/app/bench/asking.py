@@ -1,0 +1,56 @@
+"""One request to a server, and what it took."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from dataclasses import dataclass
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from localctx.errors import ServerFailed
+from localctx.ports import Delta, Finished
+
+if TYPE_CHECKING:
+    from localctx.core.accounting import Usage
+    from localctx.ports import Request, Runtime
+
+__all__ = ["Took", "asked"]
+
+
+@dataclass(frozen=True, slots=True)
+class Took:
+    """What was written, what the server reported of it, and seconds on this side: to the first piece, and to the end.
+
+    `reason` is the server's: `stop`, or `length` where it was cut off.
+    """
+
+    text: str
+    usage: Usage
+    first: float
+    seconds: float
+    reason: str = "stop"
+
+    @property
+    def prefilled(self) -> int | None:
+        """The tokens of the prompt that were read for it; None where the server does not say."""
+        prompt, cached = self.usage.prompt, self.usage.cached
+        return None if prompt is None or cached is None else prompt - cached
+
+    @property
+    def reading(self) -> float:
+        """The seconds of reading the prompt: as reported, else until the first piece came."""
+        return self.usage.prefill_seconds or self.first
+
+
+async def asked(runtime: Runtime, request: Request) -> Took:
+    """Sends one request and waits for its end. Raises what `Runtime.chat` raises."""
+    started, first, text = perf_counter(), 0.0, list[str]()
+    async with aclosing(runtime.chat(request)) as pieces:
+        async for piece in pieces:
+            first = first or perf_counter() - started
+            match piece:
+                case Delta():
+                    text.append(piece.text)
+                case Finished(reason, usage):
+                    return Took("".join(text), usage, first, perf_counter() - started, reason)
+    raise ServerFailed(f"{runtime.url} ended a reply without saying so; look at its log")

@@ -1,0 +1,82 @@
+"""Addresses to probe: a server that answers, ports where nothing listens, and ports where something never answers."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
+
+from localctx.core.events import Notice
+from localctx.runtimes import embedded
+from localctx.runtimes.detect import Detector
+from localctx.wiring.chatting import answering, complain, means_embedded
+from localctx.wiring.inside import started
+from localctx.wiring.probing import detector
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Sequence
+    from contextlib import AbstractAsyncContextManager
+
+    from localctx.app.bench.probe import Addresses
+    from localctx.config import Settings
+    from localctx.core.events import Event
+    from localctx.core.window import ServerReport
+    from localctx.ports import Prober
+
+__all__ = ["Opened", "answering_address"]
+
+Opened: TypeAlias = "Callable[[Addresses], AbstractAsyncContextManager[Sequence[Prober]]]"
+
+
+@asynccontextmanager
+async def answering_address(
+    given: Settings, emit: Callable[[Event], None], fetched: Callable[[int, int], None]
+) -> AsyncIterator[tuple[Opened, ServerReport]]:
+    """What opens addresses, those that answer at one server, as `run` would find it; and what that says of itself.
+
+    A server is only asked: no model is loaded. Raises what finding it raises.
+    """
+    url = None if means_embedded(given) else given.url or await answering(given)
+    if url is not None:
+        server = detector(given, url)
+        try:
+            report = await server.probe()
+            complain(report)
+        finally:
+            await server.close()
+        yield partial(_opened, partial(_asking, given, url)), report
+        return
+    if not means_embedded(given):
+        emit(Notice("embedded", "no server answers at the usual addresses: using the embedded runtime"))
+    async with started(given, fetched) as inside:
+        report = replace(await inside.probe(), version=embedded.version())
+        yield partial(_opened, lambda: nullcontext(inside)), report
+
+
+@asynccontextmanager
+async def _asking(given: Settings, url: str) -> AsyncIterator[Prober]:
+    asking = detector(given, url)
+    try:
+        yield asking
+    finally:
+        await asking.close()
+
+
+@asynccontextmanager
+async def _opened(
+    live: Callable[[], AbstractAsyncContextManager[Prober]], addresses: Addresses
+) -> AsyncIterator[Sequence[Prober]]:
+    """So many addresses to ask, each on its own connections. At one that refuses nobody listens, one that hangs answers nothing."""
+    async with AsyncExitStack() as stack:
+        targets = [await stack.enter_async_context(live()) for _ in range(addresses.answer)]
+        for number in range(addresses.refuse + addresses.hang):
+            taken = stack.enter_context(socket.socket())
+            taken.bind(("127.0.0.1", 0))
+            if number >= addresses.refuse:
+                taken.listen()
+            dead = Detector(f"http://127.0.0.1:{taken.getsockname()[1]}")
+            stack.push_async_callback(dead.close)
+            targets.append(dead)
+        yield targets

@@ -1,0 +1,180 @@
+"""The benchmark of compaction on a fake server: the history, the baselines, and the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from localctx.app.bench.asking import Took
+from localctx.app.bench.baselines import BASELINES, Ground
+from localctx.app.bench.compaction import Means, measured
+from localctx.app.bench.facts import FACTS, holds, one_by_one, plainly
+from localctx.app.bench.history import grown, takes_tools
+from localctx.app.bench.pace import Pace
+from localctx.app.bench.tables import Sheet
+from localctx.core.outgoing import WireMessage, defects, texts
+from localctx.runtimes.llama_server import LlamaServer
+from localctx.stores.journal import MemoryJournal
+from localctx.stores.recall import RecallIndex
+from localctx.tokenizers.estimate import ClassEstimate
+from tests.app.bench.conftest import Serving
+from tests.app.conftest import NOTES, answering
+from tests.fakes.llama_server import Fake
+
+pytestmark = pytest.mark.anyio
+
+
+async def size(messages: Sequence[WireMessage]) -> int:
+    return sum(len(str(message.get("content"))) // 4 + 4 for message in messages)
+
+
+def text_of(messages: Sequence[WireMessage]) -> str:
+    return plainly("\n".join(texts([*messages])))
+
+
+# --- the history ----------------------------------------------------------------------------------------------------
+
+
+def test_every_fact_is_in_the_turn_that_plants_it() -> None:
+    found = [*one_by_one(0.05)]
+    assert {fact for _, fact in found} == set(FACTS)
+    for turn, fact in found:
+        said = [turn.asked, *(reply.text for reply in turn.replies)]
+        called = [f"{call.arguments} {call.result}" for reply in turn.replies for call in reply.calls]
+        assert holds(plainly("\n".join([*said, *called])), fact), fact
+
+
+async def test_neither_lists_nor_transcripts_of_two_salts_begin_alike() -> None:
+    told = await grown(1_000, 500, size, tools=True)
+    one, other = told.whole("one"), told.whole("other")
+    assert all(str(a["content"])[:5] != str(b["content"])[:5] for a, b in zip(one[:2], other[:2], strict=True))
+    assert one[2:] == other[2:] == [*told.messages[1:]]
+
+
+@pytest.mark.parametrize("tools", [True, False])
+@pytest.mark.parametrize("window", [768, 4_096])
+async def test_a_history_is_just_long_enough_and_holds_its_facts(window: int, *, tools: bool) -> None:
+    told = await grown(window, window // 2, size, tools=tools)
+    whole = told.whole("salt")
+    assert window // 2 < await size(told.messages) < window * 0.7
+    assert defects([*whole, {"role": "user", "content": told.question}]) == []
+    assert len(told.facts) >= 3
+    assert all(holds(text_of(whole), fact) for fact in told.facts)
+    roles = [message["role"] for message in told.messages]
+    assert ("tool" in roles) is tools
+    if not tools:
+        assert roles == ["user", "assistant"] * (len(roles) // 2)
+
+
+async def test_whether_a_template_takes_tools_is_tried(serving: Serving) -> None:
+    async with serving(Fake()) as runtime:
+        assert await takes_tools(runtime)
+    async with serving(Fake(fault="die_mid_stream")) as runtime:
+        assert not await takes_tools(runtime)
+
+
+# --- the baselines --------------------------------------------------------------------------------------------------
+
+
+async def left(
+    name: str, runtime: LlamaServer, window: int = 1_000
+) -> tuple[list[WireMessage], list[WireMessage], list[Took]]:
+    told = await grown(window, int(window * 0.8), size, tools=True)
+    whole: list[WireMessage] = told.whole("salt")
+    took: list[Took] = []
+    return whole, await BASELINES[name].left(Ground(runtime, window, 200, size, took.append), whole), took
+
+
+async def test_dropping_the_oldest_keeps_the_system_and_the_end_within_half(serving: Serving) -> None:
+    async with serving(Fake()) as runtime:
+        whole, kept, took = await left("drop the oldest", runtime)
+    assert kept[0] == whole[0]
+    assert kept[1:] == whole[-len(kept) + 1 :]
+    assert await size(kept) <= 500
+    assert kept[1]["role"] != "tool"
+    assert took == []
+
+
+async def test_a_naive_summary_is_all_that_is_left(serving: Serving) -> None:
+    async with serving(Fake(reply="All went well.")) as runtime:
+        whole, kept, took = await left("naive summary", runtime)
+    assert [message["role"] for message in kept] == ["system", "user"]
+    assert "All went well." in str(kept[1]["content"])
+    assert [each.text for each in took] == ["All went well."]
+    assert kept[0] == whole[0]
+
+
+async def test_codex_keeps_the_newest_words_of_the_user_before_the_note(serving: Serving) -> None:
+    async with serving(Fake(reply="Note.")) as runtime:
+        whole, kept, _ = await left("replacement (Codex)", runtime)
+    words = [message for message in whole if message["role"] == "user"]
+    assert kept[1:-1] == words[-len(kept) + 2 :]
+    assert await size(kept[1:-1]) <= 500
+    assert str(kept[-1]["content"]).endswith("Note.")
+
+
+async def test_the_seed_keeps_the_task_a_summary_and_a_tail_of_a_quarter(serving: Serving) -> None:
+    async with serving(Fake(reply="Summary.")) as runtime:
+        whole, kept, took = await left("Jazz's rules (seed)", runtime)
+    assert kept[:2] == whole[:2]
+    assert (kept[2]["role"], kept[2]["content"]) == ("assistant", "Summary.")
+    assert str(kept[3]["content"]).startswith("Continue the task")
+    assert kept[4:] == whole[-len(kept) + 4 :]
+    assert await size(kept[4:]) <= 250
+    assert len(took) == 2, "pieces of 60 % of the window"
+
+
+async def test_the_seed_refuses_a_summary_that_was_cut_off_and_trims(serving: Serving) -> None:
+    async with serving(Fake(reply="so it goes " * 500)) as runtime:
+        whole, kept, took = await left("Jazz's rules (seed)", runtime)
+    assert [each.reason for each in took] == ["length"]
+    assert kept[1:] == whole[-len(kept) + 1 :]
+    assert 0.6 * 1_000 < await size(kept) <= 800
+
+
+# --- the rows -------------------------------------------------------------------------------------------------------
+
+
+async def rows(
+    serving: Serving, fake: Fake, *, quick: bool = True, seconds: float = 300
+) -> tuple[list[dict[str, object]], Sheet]:
+    sheet = Sheet()
+    async with serving(fake) as runtime:
+        means = Means(runtime, 2_048, ClassEstimate, MemoryJournal, lambda: RecallIndex(None), 0.6, "salt")
+        await measured(means, Pace(seconds), sheet, quick=quick)
+    (table,) = sheet.tables
+    return table.rows, sheet
+
+
+async def test_each_way_and_each_baseline_has_a_row(serving: Serving) -> None:
+    found, sheet = await rows(serving, Fake(reply=answering("Done.", NOTES)))
+    ours = ["ladder, in place", "ladder, mechanical", "ladder, apart"]
+    assert [row["way"] for row in found] == [*ours, *BASELINES]
+    assert sheet.notes == []
+    by_name = {str(row["way"]): row for row in found}
+    place, alone, apart = (by_name[name] for name in ours)
+    assert int(str(place["cached"])) > 10 * int(str(place["read"])) > 0
+    assert int(str(apart["read"])) > 5 * int(str(place["read"]))
+    assert (alone["read"], alone["written"]) == (0, 0)
+    assert all(int(str(row["tokens freed"])) > 0 for row in found)
+    assert place["in all, of the first row"] == 1.0
+
+
+async def test_what_the_engine_keeps_is_more_than_what_dropping_keeps(serving: Serving) -> None:
+    found, _ = await rows(serving, Fake(reply=answering("Done.", NOTES)))
+    kept = {str(row["way"]): int(str(row["facts kept"]).split()[0]) for row in found}
+    assert kept["ladder, mechanical"] > kept["drop the oldest"]
+    assert kept["naive summary"] == 0
+    ours = next(row for row in found if row["way"] == "ladder, mechanical")
+    assert int(str(ours["kept or found"]).split()[0]) >= kept["ladder, mechanical"]
+
+
+async def test_all_policies_are_measured_where_there_is_time(serving: Serving) -> None:
+    found, _ = await rows(serving, Fake(reply=answering("Done.", NOTES)), quick=False)
+    assert len(found) == 4 * 3 + len(BASELINES)
+
+
+async def test_without_time_there_is_no_row(serving: Serving) -> None:
+    found, _ = await rows(serving, Fake(reply=answering("Done.", NOTES)), seconds=0)
+    assert found == []

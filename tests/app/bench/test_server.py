@@ -1,0 +1,126 @@
+"""The server's benchmark on a fake that keeps the longest prefix it has seen, and takes a millisecond a token."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+import pytest
+
+from localctx.app.bench.pace import Pace
+from localctx.app.bench.server import Plan, measured
+from localctx.app.bench.tables import Sheet
+from localctx.core.cost import Speeds
+from localctx.errors import ServerFailed
+from localctx.ports import Runtime
+from localctx.runtimes.llama_server import LlamaServer
+from tests.app.bench.conftest import Serving
+from tests.fakes.llama_server import Fake
+
+pytestmark = pytest.mark.anyio
+
+PLAN = Plan((128, 256), 200, (100, 1_000), 2, "salt")
+COUNTING = " ".join(map(str, range(1, 40)))
+
+
+async def bench(runtime: LlamaServer, sheet: Sheet, plan: Plan = PLAN, seconds: float = 60) -> Speeds:
+    return await measured(runtime, plan, Pace(seconds), sheet, window=4_096, another="it is fixed")
+
+
+def rows(sheet: Sheet, title: str) -> list[dict[str, object]]:
+    (found,) = (table.rows for table in sheet.tables if table.title.startswith(title))
+    return found
+
+
+async def test_speeds_are_what_the_server_reports(serving: Serving) -> None:
+    sheet = Sheet()
+    async with serving(Fake(reply=COUNTING)) as runtime:
+        speeds = await bench(runtime, sheet)
+    assert speeds.prefill == pytest.approx(1_000)
+    assert speeds.decode == pytest.approx(100)
+    assert (speeds.reuses, speeds.rewinds) == (1.0, 1.0)
+    small, large = rows(sheet, "Reading")
+    assert 100 <= int(str(small["prompt"])) <= 170
+    assert 200 <= int(str(large["prompt"])) <= 300
+    assert (small["read, of the first row"], large["read, of the first row"]) == (1.0, pytest.approx(1.0))
+
+
+async def test_a_change_costs_what_stands_behind_it(serving: Serving) -> None:
+    sheet = Sheet()
+    async with serving(Fake(reply=COUNTING)) as runtime:
+        await bench(runtime, sheet)
+    read = {
+        str(row["prompt"]): (int(str(row["tokens"])), int(str(row["read anew"])))
+        for row in rows(sheet, "What a change")
+    }
+    assert [*read] == ["new", "the same again", "a message more", "changed in the middle", "changed at the beginning"]
+    whole = read["new"][0]
+    assert read["the same again"][1] == 1
+    assert read["a message more"][1] < whole / 4
+    assert whole * 0.3 < read["changed in the middle"][1] < whole * 0.7
+    assert read["changed at the beginning"][1] > whole * 0.9
+
+
+async def test_a_server_that_keeps_no_prefix_is_found_out(serving: Serving) -> None:
+    async with serving(Fake(reply=COUNTING)) as runtime:
+        forgetful = _Forgetful(runtime)
+        speeds = await measured(forgetful, PLAN, Pace(60), Sheet(), window=4_096, another="")
+    assert (speeds.reuses, speeds.rewinds) == (0.0, 0.0)
+
+
+class _Forgetful(LlamaServer):
+    """A client whose requests forbid the server to use its cache."""
+
+    def __init__(self, other: LlamaServer) -> None:
+        super().__init__(other.url)
+
+    def _body(self, *args: object) -> dict[str, object]:
+        return super()._body(*args) | {"cache_prompt": False}  # type: ignore[arg-type]
+
+
+async def test_another_window_is_timed_and_put_back(serving: Serving) -> None:
+    sheet, opened = Sheet(), list[int]()
+    async with serving(Fake(reply=COUNTING)) as runtime:
+
+        def another(tokens: int) -> AbstractAsyncContextManager[Runtime]:
+            @asynccontextmanager
+            async def changed() -> AsyncIterator[Runtime]:
+                opened.append(tokens)
+                yield runtime
+
+            return changed()
+
+        await measured(runtime, PLAN, Pace(60), sheet, window=4_096, another=another)
+    assert opened == [2_048, 4_096]
+    assert [row["window"] for row in rows(sheet, "Another window")] == [2_048, 4_096]
+
+
+async def test_why_there_is_no_other_window_is_said(serving: Serving) -> None:
+    sheet = Sheet()
+    async with serving(Fake(reply=COUNTING)) as runtime:
+        await bench(runtime, sheet)
+    assert sheet.notes == ["another window: it is fixed"]
+
+
+async def test_without_time_nothing_is_sent(serving: Serving) -> None:
+    fake, sheet = Fake(reply=COUNTING), Sheet()
+    async with serving(fake) as runtime:
+        speeds = await bench(runtime, sheet, seconds=0)
+    assert fake.chats == []
+    assert speeds == Speeds()
+
+
+async def test_a_server_that_fails_is_told(serving: Serving) -> None:
+    async with serving(Fake(fault="die_mid_stream")) as runtime:
+        with pytest.raises(ServerFailed):
+            await bench(runtime, Sheet())
+
+
+@pytest.mark.parametrize(
+    ("window", "quick"), [(256, True), (512, False), (2_048, True), (8_192, False), (131_072, False)]
+)
+def test_every_prompt_of_a_plan_fits_the_window(window: int, *, quick: bool) -> None:
+    plan = Plan.of(window, "salt", quick=quick)
+    assert plan.sizes
+    assert max(*plan.sizes, plan.prefix) <= window * 0.75
+    assert plan.work > 0

@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.app.conftest import NOTES, answering
+from tests.cli.conftest import Run
+from tests.fakes.llama_server import Fake, running
+
+COUNTING = " ".join(map(str, range(1, 40)))
+NAMES = ("tokenizer", "compaction", "probe", "server")
+
+
+def test_help_names_the_benchmarks_that_there_are(localctx: Run) -> None:
+    shown = localctx("bench", "--help").stdout
+    assert all(name in shown for name in NAMES)
+    assert "gateway" not in shown
+
+
+@pytest.mark.parametrize("name", ["compaction", "probe"])
+def test_a_server_that_does_not_answer_is_said_and_exits_3(localctx: Run, name: str) -> None:
+    done = localctx("bench", name, "--quick", "--url", "http://127.0.0.1:9")
+    assert done.returncode == 3
+    assert "nothing answers at http://127.0.0.1:9" in done.stderr
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize("name", ["server", "compaction"])
+def test_a_benchmark_that_cannot_run_says_why_and_exits_1(localctx: Run, name: str, tmp_path: Path) -> None:
+    new = tmp_path / "new.json"
+    with running(Fake(fault="die_mid_stream")) as server:
+        done = localctx("bench", name, "--quick", "--url", server.url, "--out", str(new))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert server.url in done.stderr.splitlines()[-1]
+    assert not new.exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (("--plot", "plot.pdf"), "neither .svg nor .png"),
+        (("--out", "missing/new.json"), "no folder"),
+        (("--out", "taken"), "is there already"),
+        (("--plot", "taken.svg"), "is there already"),
+        (("--runtime", "nonsense"), "nonsense"),
+    ],
+)
+def test_wrong_usage_exits_2_before_anything_is_measured(
+    localctx: Run, tmp_path: Path, options: tuple[str, ...], why: str
+) -> None:
+    for name in ("taken", "taken.svg"):
+        (tmp_path / "work" / name).write_text("mine", encoding="utf-8")
+    with running(Fake()) as server:
+        done = localctx("bench", "server", "--quick", "--url", server.url, *options)
+        assert done.returncode == 2
+        assert why in done.stderr
+        assert server.chats == []
+    assert (tmp_path / "work" / "taken").read_text(encoding="utf-8") == "mine"
+
+
+def test_json_is_one_document_with_nothing_beside_it_and_is_what_out_keeps(localctx: Run, tmp_path: Path) -> None:
+    new, plot = tmp_path / "new.json", tmp_path / "new.svg"
+    with running(Fake(reply=COUNTING)) as server:
+        done = localctx(
+            *("bench", "server", "--quick", "--url", server.url, "--json", "--out", str(new), "--plot", str(plot))
+        )
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert document == json.loads(new.read_text(encoding="utf-8"))
+    assert [table["title"].split(",")[0] for table in document["tables"]][:2] == [
+        "Reading and writing",
+        "What a change of the prompt costs",
+    ]
+    assert document["command"] == "localctx bench server --quick"
+    assert plot.read_text(encoding="utf-8").startswith("<svg")
+    assert done.stderr.splitlines() == [f"wrote the results to {new}", f"drew them into {plot}"]
+
+
+def test_people_read_tables_and_are_told_of_the_server_the_time_and_the_gpu(localctx: Run) -> None:
+    with running(Fake(reply=answering("Done.", NOTES), n_ctx=2_048)) as server:
+        done = localctx("bench", "compaction", "--quick", "--url", server.url)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("A compaction in a window of 768")
+    assert [line.strip().split("  ")[0] for line in lines[2:9]] == [
+        *("ladder, in place", "ladder, mechanical", "ladder, apart"),
+        *("drop the oldest", "naive summary", "replacement (Codex)", "Jazz's rules (seed)"),
+    ]
+    assert f"on llama-server at {server.url}" in done.stderr
+    assert "at most 100 s" in done.stderr
+    assert "GPU" in done.stderr
+
+
+def test_ctrl_c_ends_with_130_and_keeps_nothing(environment: dict[str, str], tmp_path: Path) -> None:
+    new = tmp_path / "new.json"
+    with running(Fake(reply=COUNTING, delay=0.2)) as server:
+        command = [sys.executable, "-m", "localctx", "bench", "server", "--url", server.url, "--out", str(new)]
+        with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+            until = time.monotonic() + 20
+            while not server.chats and time.monotonic() < until:
+                time.sleep(0.05)
+            child.send_signal(signal.SIGINT)
+            out, error = child.communicate(timeout=20)
+    assert (child.returncode, out) == (130, b"")
+    assert b"Traceback" not in error
+    assert not new.exists()
+
+
+def test_a_png_without_the_library_names_the_extra(environment: dict[str, str], tmp_path: Path) -> None:
+    blocked = tmp_path / "blocked"
+    blocked.mkdir()
+    code = (
+        "import sys, importlib.util as u; found = u.find_spec\n"
+        "u.find_spec = lambda name, *rest: None if name == 'resvg_py' else found(name, *rest)\n"
+        "from pathlib import Path; from localctx.errors import MissingExtra\n"
+        "from localctx.wiring.bench.picture import check_picture\n"
+        "try:\n    check_picture(Path('x.png'))\nexcept MissingExtra as error:\n    print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert "localctx[plot]" in done.stdout
+
+
+NVML = """
+class Memory:
+    total, free, used = 1000, 100, 900
+def nvmlInit(): pass
+def nvmlShutdown(): pass
+def nvmlDeviceGetCount(): return 1
+def nvmlDeviceGetHandleByIndex(index): return index
+def nvmlDeviceGetName(index): return "Stand-in"
+def nvmlDeviceGetMemoryInfo(index): return Memory
+def nvmlDeviceGetPowerUsage(index): return 71_500
+"""
+
+
+def test_what_a_gpu_uses_meanwhile_is_in_the_document(localctx: Run, tmp_path: Path) -> None:
+    (tmp_path / "pynvml.py").write_text(NVML, encoding="utf-8")
+    with running(Fake(reply=COUNTING)) as server:
+        done = localctx("bench", "server", "--quick", "--url", server.url, "--json", PYTHONPATH=str(tmp_path))
+    document = json.loads(done.stdout)
+    assert document["gpus_used"] == [{"name": "Stand-in", "most_used_bytes": 900, "most_watts": 71.5}]
+    assert document["machine"]["gpus"] == [{"name": "Stand-in", "memory_bytes": 1000, "memory_free_bytes": 100}]

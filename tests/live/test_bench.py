@@ -1,0 +1,40 @@
+"""The benchmarks on the embedded server with the real default model, as little of them as shows that they work."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from localctx.app.bench import server, tokenizer
+from localctx.app.bench.pace import Pace
+from localctx.app.bench.tables import Sheet
+from localctx.wiring.bench.counters import candidates, weights_of
+from localctx.wiring.bench.subject import another_window, subject
+from localctx.wiring.places import settings
+
+pytestmark = [pytest.mark.live, pytest.mark.anyio]
+
+
+@pytest.mark.usefixtures("home")
+async def test_the_embedded_server_and_its_counters_are_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = settings({"runtime": "embedded", "num_ctx": 512})
+    sheet, plan = Sheet(), server.Plan((64,), 96, (100,), 1, "live", written=2)
+    async with subject(given, lambda _event: None, lambda _done, _all: None) as found:
+        another = another_window(given, found)
+        speeds = await server.measured(found.runtime, plan, Pace(300), sheet, window=found.window, another=another)
+        counters = [each for each in candidates(weights_of(found, None)) if each.name == "GGUF vocabulary"]
+        await tokenizer.measured(counters, tokenizer.texts(2_000), found.runtime.size, Pace(300), sheet, rounds=1)
+    assert speeds.prefill
+    assert speeds.reuses == 1.0
+    tables = {table.title: table.rows for table in sheet.tables}
+    assert [row["window"] for row in tables["Another window"]] == [256, 512]
+    read = {row["prompt"]: row["read anew"] for row in tables["What a change of the prompt costs"]}
+    assert read["the same again"] == 1
+    (exact,) = tables["Count / the server's count"]
+    assert exact["exact"] is True
+    (loading,) = tables["Loading a counter, in a process of its own"]
+    assert float(str(loading["memory, MB"])) > 1

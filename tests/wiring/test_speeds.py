@@ -1,0 +1,89 @@
+"""What `localctx bench server` measured is what the next run with that model begins with, and no other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from localctx.core.cost import Speeds
+from localctx.wiring.bench import Wanted, benched
+from localctx.wiring.chatting import connect
+from localctx.wiring.places import settings
+from localctx.wiring.speeds import keep_speeds, measured_speeds
+from tests.fakes.llama_server import Fake, running
+from tests.fakes.ollama import Fake as Ollama
+from tests.fakes.ollama import running as running_ollama
+
+pytestmark = pytest.mark.anyio
+
+COUNTING = " ".join(map(str, range(1, 40)))
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+def _data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCALCTX_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+
+
+def wanted(name: str, url: str, **flags: object) -> Wanted:
+    given = settings({"url": url, **flags})
+    told, fetched = lambda _done, _all, _what: None, lambda _done, _all: None
+    return Wanted(name, given, quick=True, emit=lambda _event: None, told=told, fetched=fetched)
+
+
+async def speeds_of(url: str) -> tuple[Speeds, int | None]:
+    async with connect(url=url, patience=0.25) as chat:
+        return chat.engine.speeds, chat.engine.budget.tail
+
+
+async def test_a_run_begins_with_what_was_measured_and_its_tail_with_it() -> None:
+    with running(Fake(reply=COUNTING)) as server:
+        assert await speeds_of(server.url) == (Speeds(), None)
+        await benched(wanted("server", server.url))
+        speeds, tail = await speeds_of(server.url)
+    assert speeds.prefill == pytest.approx(1_000)
+    assert speeds.decode == pytest.approx(100)
+    assert tail == 250, "what is read in a quarter of a second"
+
+
+async def test_another_model_begins_with_nothing() -> None:
+    with running(Fake(reply=COUNTING, model="one")) as server:
+        await benched(wanted("server", server.url))
+    with running(Fake(model="two")) as server:
+        assert (await speeds_of(server.url))[0] == Speeds()
+
+
+def test_what_is_kept_is_kept_by_model_and_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert keep_speeds("a model", Speeds(100.0, 10.0))
+    assert measured_speeds("a model") == Speeds(100.0, 10.0)
+    assert measured_speeds("another") is None
+    monkeypatch.setattr("localctx.wiring.speeds.processors", lambda: "another machine x 2")
+    assert measured_speeds("a model") is None
+
+
+async def test_an_ollama_is_loaded_with_another_window_and_with_its_own_again() -> None:
+    with running_ollama(Ollama()) as server:
+        found = await benched(wanted("server", server.url, num_ctx=4_096))
+    assert [tokens for _, tokens in server.loads] == [4_096, 2_048, 4_096]
+    (table,) = [table for table in found.sheet.tables if table.title == "Another window"]
+    assert [row["window"] for row in table.rows] == [2_048, 4_096]
+
+
+async def test_a_document_names_machine_versions_and_server_but_no_address() -> None:
+    with running(Fake(reply=COUNTING)) as server:
+        found = await benched(wanted("server", server.url))
+        assert server.url not in str(found.document)
+        assert str(server.url.rpartition(":")[2]) not in str(found.document["tables"])
+    told, machine, versions = (found.document[name] for name in ("server", "machine", "versions"))
+    assert isinstance(told, dict)
+    assert isinstance(machine, dict)
+    assert isinstance(versions, dict)
+    assert (told["runtime"], told["model"], told["window"]) == ("llama-server", "fake-model", 4_096)
+    assert {"cpu", "cores", "memory_bytes", "gpus", "system", "load_before", "load_after"} == set(machine)
+    assert {"localctx", "python"} <= set(versions)
