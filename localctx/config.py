@@ -122,11 +122,15 @@ class Settings(_File, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """What one place sets, as it says it. `place` is `user FILE`, `project FILE`, `environment` or `flag`; `lines` are its keys'."""
+    """What one place sets, as it says it. `place` is `user FILE`, `project FILE`, `environment` or `flag`.
+
+    `lines` and `variables` say where its keys are.
+    """
 
     place: str
     table: Mapping[str, object] = field(default_factory=dict)
     lines: Mapping[str, int] = field(default_factory=dict)
+    variables: Mapping[str, str] = field(default_factory=dict)
 
     def origin(self, name: str) -> str:
         """Where a value comes from, for people: the flag, the variable, or the file with the line of its key."""
@@ -134,7 +138,7 @@ class Layer:
             case "flag":
                 return "--" + _FLAGS.get(name, name.replace("_", "-"))
             case "environment":
-                return f"LOCALCTX_{name.upper()}"
+                return self.variables.get(name) or f"LOCALCTX_{name.upper()}"
         spelled = [name, *(other for other, own in _SPELLINGS.items() if own == name)]
         line = next((self.lines[each] for each in spelled if each in self.lines), None)
         return self.place if line is None else f"{self.place}:{line}"
@@ -157,8 +161,16 @@ def settled(layers: Sequence[Layer]) -> Settings:
     values, origins = dict[str, Any](), dict[str, str]()
     for layer in layers:
         for name, value in _checked(layer).items():
-            values[name], origins[name] = value, layer.origin(name)
+            before = values.get(name)
+            values[name] = _joined(before, value) if isinstance(before, Thresholds) else value
+            origins[name] = layer.origin(name)
     return Settings(**values, origins=origins)
+
+
+def _joined(before: Thresholds, after: Thresholds) -> Thresholds:
+    """The thresholds of two places, those of the second first."""
+    wanted = {name: getattr(after, name) for name in Thresholds.__struct_fields__}
+    return msgspec.structs.replace(before, **{name: value for name, value in wanted.items() if value is not None})
 
 
 def places(*, environment: Mapping[str, str], project: Path, user: Path) -> dict[str, Callable[[], Layer]]:
@@ -167,7 +179,7 @@ def places(*, environment: Mapping[str, str], project: Path, user: Path) -> dict
     return {
         f"user {user / FILE}": partial(file_layer, user / FILE),
         **own,
-        "environment": lambda: Layer("environment", _environment(environment)),
+        "environment": lambda: _environment(environment),
     }
 
 
@@ -227,17 +239,14 @@ def _project(path: Path) -> Layer:
     return layer
 
 
-_AS_FLAG = {"max_context_tokens": "LOCALCTX_MAX_CONTEXT"}
-"""A variable may also be called as its flag is."""
-
-
-def _environment(environment: Mapping[str, str]) -> dict[str, object]:
-    names = (name for name in _File.__struct_fields__ if name not in {"thresholds", "allow"})
-    return {
-        name: text
-        for name in names
-        if (text := environment.get(f"LOCALCTX_{name.upper()}") or environment.get(_AS_FLAG.get(name, "")))
-    }
+def _environment(environment: Mapping[str, str]) -> Layer:
+    """What variables set, each called as its key or as its flag is."""
+    names = [name for name in _File.__struct_fields__ if name not in {"thresholds", "allow"}]
+    called = {name: (name, _FLAGS[name].replace("-", "_")) if name in _FLAGS else (name,) for name in names}
+    variables = {name: [f"LOCALCTX_{each.upper()}" for each in called[name]] for name in names}
+    found = {name: next((each for each in variables[name] if environment.get(each)), "") for name in names}
+    table = {name: environment[variable] for name, variable in found.items() if variable}
+    return Layer("environment", table, variables=found)
 
 
 def _checked(layer: Layer) -> dict[str, Any]:
@@ -254,12 +263,12 @@ def _checked(layer: Layer) -> dict[str, Any]:
         value = getattr(table, name)
         if value is not None and not 0 <= value < inf:
             raise Misuse(f"{layer.origin(name)}: {name} must be a number from 0 up, not {value}")
-    try:
-        _tool_sets(table.tools or "none")
-        for text in table.allow:
-            rule(text)
-    except ValueError as error:
-        raise Misuse(f"{layer.origin('allow' if table.allow else 'tools')}: {error}") from None
+    for name, texts, read in (("tools", (table.tools or "none",), _tool_sets), ("allow", table.allow, rule)):
+        try:
+            for text in texts:
+                read(text)
+        except ValueError as error:
+            raise Misuse(f"{layer.origin(name)}: {error}") from None
     return {name: value for name in _File.__struct_fields__ if (value := getattr(table, name)) not in (None, ())}
 
 

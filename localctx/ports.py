@@ -45,8 +45,8 @@ class Request:
     """One chat request. `max_tokens` bounds the reply; `tools` are schemas as the OpenAI dialect has them.
 
     `outline` is the form that the reply should have, where the server can impose it. `thinks` is whether the model is to
-    think before it answers, where the server lets one say so; None leaves it to the runtime's own setting. `patience` is how many seconds
-    the server may be silent; None is the adapter's own.
+    think before it answers, where the server lets one say so; None leaves it to the runtime's own setting. `silence` is how many seconds
+    the server may say nothing; None is the adapter's own.
     """
 
     messages: Sequence[WireMessage]
@@ -56,7 +56,7 @@ class Request:
     frequency_penalty: float | None = None
     outline: Outline | None = None
     thinks: bool | None = None
-    patience: float | None = None
+    silence: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -322,3 +322,28 @@ def test_what_is_wrong_is_named_with_file_line_and_key(places: Places, text: str
     said = places.files(user=text).wrong()
     assert said.startswith(f"user {places.user / FILE}:{line}: ")
     assert key in said
+
+
+@pytest.mark.parametrize(
+    ("variable", "name"),
+    [
+        ("LOCALCTX_MAX_CONTEXT", "max_context_tokens"),
+        ("LOCALCTX_MAX_CONTEXT_TOKENS", "max_context_tokens"),
+        ("LOCALCTX_SUMMARIZER", "summarizer_model"),
+        ("LOCALCTX_SUMMARIZER_MODEL", "summarizer_model"),
+    ],
+)
+def test_a_variable_is_called_as_its_key_or_as_its_flag_and_named_as_it_was(
+    places: Places, variable: str, name: str
+) -> None:
+    assert places.load({variable: "4096"}).origins == {name: variable}
+
+
+def test_thresholds_of_two_places_are_joined(places: Places) -> None:
+    places.files(user="[thresholds]\nwarn = 0.6\ncompact = 0.7", project="[thresholds]\ncompact = 0.9")
+    assert places.load().thresholds == Thresholds(warn=0.6, compact=0.9)
+
+
+def test_a_wrong_set_of_tools_is_told_by_its_own_line(places: Places) -> None:
+    said = places.files(user='allow = ["write_file:a"]\ntools = "spanner"').wrong()
+    assert said.startswith(f"user {places.user / FILE}:2: ")

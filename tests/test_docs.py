@@ -57,7 +57,21 @@ def test_every_option_that_the_readme_uses_exists(command: str) -> None:
     help_text = helped(*command.split())
     for line in re.findall(rf"localctx {command}\b[^\n`]*", README):
         for option in re.findall(r"(?<!\w)--[a-z][a-z-]+", line):
-            assert option in help_text, line
+            assert re.search(rf"{option}(?![\w-])", help_text), line
+
+
+def test_every_option_in_the_readme_s_prose_is_one_of_a_command() -> None:
+    prose = re.sub(r"```.*?```", "", README, flags=re.DOTALL).partition("## Counting, measured")[0]
+    known = "".join(
+        helped(*command.split()) for command in ("", "run", "probe", "bench server", "simulate", "sessions show")
+    )
+    known += "".join(
+        helped(*command.split()) for command in ("sessions undo", "sessions export", "count", "fit", "compact")
+    )
+    servers = {"--no-kv-unified"}
+    options = set(re.findall(r"(?<!\w)--[a-z][a-z-]+", prose)) - servers
+    assert len(options) > 10
+    assert [option for option in sorted(options) if not re.search(rf"{option}(?![\w-])", known)] == []
 
 
 def test_the_readme_names_the_settings_that_there_are() -> None:

@@ -94,7 +94,7 @@ class Chat:
         self.idles = False
         """Whether time in which nobody waits may be used (`idle`): nobody else's server, and no battery."""
         self._warmed: list[WireMessage] = []
-        self._nudged = ""
+        self._nudged = self._finish = ""
         self._sees = report.sees_images
         budget = Budget.of(assume(report.window).tokens or 0)
         self.engine = Engine(self.session, runtime, self.meter, policy, budget, emit)
@@ -196,24 +196,24 @@ class Chat:
         self.session.work(None)
         self.meter.void()
 
-    async def ask(self, text: str, images: Sequence[str] = ()) -> None:
+    async def ask(self, text: str, images: Sequence[str] = ()) -> str:
         """One turn: the user's words and images (as data URLs), what the ladder has to do, and the model's reply, told to `emit`.
 
-        Raises `DoesNotFit` where the words cannot be made to fit, `Misuse` for images that the model cannot see, and what
+        Why it ended: the server's reason (`stop`, `length`), or `step-limit`, `in-circles`, `malformed-calls`. Raises `DoesNotFit` where the words cannot be made to fit, `Misuse` for images that the model cannot see, and what
         `Runtime.chat` raises; what was said until then is kept as interrupted. Words that do not fit, or are stopped
         before any answer, are taken back.
         """
         if images and self._sees is False:
             raise Misuse(f"{self.model} cannot see images, says its server; leave them out, or serve a model that can")
         parts = [{"type": "image_url", "image_url": {"url": each}} for each in images]
-        await self._ask({"role": "user", "content": [{"type": "text", "text": text}, *parts] if parts else text})
+        return await self._ask({"role": "user", "content": [{"type": "text", "text": text}, *parts] if parts else text})
 
-    async def _ask(self, message: WireMessage) -> None:
+    async def _ask(self, message: WireMessage) -> str:
         await self._trust.look_again()
         self.session.answer_pending()
         asked = self.session.add(message, sync=True)
         try:
-            await self._turn(await self._fitted())
+            return await self._turn(await self._fitted())
         except (DoesNotFit, asyncio.CancelledError):
             if self._is_unanswered(asked):
                 self._withdraw(asked)
@@ -260,19 +260,20 @@ class Chat:
             await self._refuse_what_never_fits()
         return await self.engine.settle(used)
 
-    async def _turn(self, used: Count) -> None:
-        """Answers, and runs the calls that it asks for, until there are none, or the turn must end."""
+    async def _turn(self, used: Count) -> str:
+        """Answers, and runs the calls that it asks for, until there are none, or the turn must end; why it ended."""
         watch = Watch(self.wishes.max_steps)
         while not watch.over:
             self._nudges.steps = watch.nudge
             await self._answer(used)
             if not (calls := self.session.pending):
-                return
+                return self._finish
             readable = await self._caller.answer(calls)
             self._offer_what_was_found()
-            for notice in watch.took(calls, readable=readable):
+            if notice := watch.took(calls, readable=readable):
                 self._emit(notice)
             used = await self.engine.settle()
+        return watch.over
 
     def _withdraw(self, since: Entry) -> None:
         self.session.withdraw(since)
@@ -399,7 +400,7 @@ class Chat:
             self._emit(Notice("little-room", f"only {room} tokens of {budget.window:,} are left for the reply"))
         request = Request(messages, room, self.meter.tools, temperature=self.wishes.temperature)
         new, _ = self._trust.reads(request, used.tokens)
-        return replace(request, patience=silence_within(new, self.engine.speeds))
+        return replace(request, silence=silence_within(new, self.engine.speeds))
 
     async def _reply(self, used: Count, *, again: bool) -> Sight:
         """One request and its reply, which is taken back where it is to be asked `again`: not all was seen, or perhaps not."""
@@ -436,6 +437,7 @@ class Chat:
                     "cut", f"the reply was cut off at {request.max_tokens:,} tokens; --max-tokens sets another limit"
                 )
             )
+        self._finish = end.reason
         self._emit(TurnEnded(end.reason, self.last_used, self.engine.budget.window))
         return seen
 

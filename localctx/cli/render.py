@@ -261,7 +261,7 @@ class Renderer:
 
 
 class _Raw:
-    """A reply as the bytes that the model wrote."""
+    """A reply as the text that the model wrote, but for what would steer a terminal."""
 
     def __init__(self) -> None:
         self._midline = False
@@ -326,8 +326,8 @@ def _log_event(event: e.Event) -> None:
         _log.info("%s", json.dumps(told))
 
 
-_NOT_LOGGED = {"at", "arguments", "shown"}
-"""When it was, which the log has, and text of the conversation."""
+_NOT_LOGGED = {"at", "arguments", "shown", "text"}
+"""When it was, which the log has, and text of the conversation, which a notice may quote."""
 
 
 def _event(kind: str, **fields: object) -> dict[str, object]:

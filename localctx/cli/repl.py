@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from localctx.cli.render import Renderer
     from localctx.core.window import ModelReport
 
-__all__ = ["Desk", "Wish", "talk"]
+__all__ = ["Desk", "Next", "talk"]
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class Next:
     """What to open next: the chat with other settings (as the settings are called), or a `new` session."""
 
     changes: Mapping[str, object] = field(default_factory=dict)
@@ -128,7 +128,7 @@ def _standing(chat: Chat) -> Standing:
     )
 
 
-async def talk(chat: Chat, desk: Desk) -> Wish | None:
+async def talk(chat: Chat, desk: Desk) -> Next | None:
     """Reads and answers until the user wants another chat, or to leave: `/exit`, or the end of the input."""
     desk.chat = chat
     with desk.work():
@@ -161,7 +161,7 @@ async def _line(chat: Chat, desk: Desk) -> str:
             await asyncio.wait([working])
 
 
-async def _answer(chat: Chat, desk: Desk, typed: str) -> Wish | None:
+async def _answer(chat: Chat, desk: Desk, typed: str) -> Next | None:
     """Does what was typed, and brings the meter up to date; what the user wants opened, if that is it."""
     wish = None
     with desk.work():
@@ -189,7 +189,7 @@ _COMMAND = re.compile(r"(/[^\s/]*)(?:\s+(.*))?", re.DOTALL)
 """A first word with another slash in it is a path, and no command."""
 
 
-async def _do(chat: Chat, desk: Desk, typed: str) -> Wish | None:
+async def _do(chat: Chat, desk: Desk, typed: str) -> Next | None:
     found = _COMMAND.fullmatch(typed.rstrip())
     if found is None:
         await _ask(chat, typed.strip())
@@ -267,10 +267,10 @@ async def _work(chat: Chat, _desk: Desk, given: str) -> None:
             paint([("", line)])
 
 
-async def _model(chat: Chat, desk: Desk, given: str) -> Wish | None:
+async def _model(chat: Chat, desk: Desk, given: str) -> Next | None:
     found = await desk.models(chat)
     if given:
-        return Wish({"model": given})
+        return Next({"model": given})
     others = {each.id: each.window for each in found if each.id != chat.model}
     for name, window in {chat.model: chat.window, **others}.items():
         size = f"{figure(window.tokens)} tokens" if window.tokens else "window unknown"
@@ -279,7 +279,7 @@ async def _model(chat: Chat, desk: Desk, given: str) -> Wish | None:
     return None
 
 
-async def _window(chat: Chat, _desk: Desk, given: str) -> Wish | None:
+async def _window(chat: Chat, _desk: Desk, given: str) -> Next | None:
     if not given:
         paint([("", window_text(chat.window))])
         note("/window N asks for another one, such as /window 16384 or /window 16k")
@@ -290,7 +290,7 @@ async def _window(chat: Chat, _desk: Desk, given: str) -> Wish | None:
     tokens = int(re.sub(r"\D", "", found[1])) * (1024 if found[2] else 1)
     if not 0 < tokens <= _MOST_TOKENS:
         raise Misuse(f"a window has from 1 to {_MOST_TOKENS:,} tokens, not {tokens:,}")
-    return Wish({"num_ctx": tokens, "max_context_tokens": tokens})
+    return Next({"num_ctx": tokens, "max_context_tokens": tokens})
 
 
 async def _tools(chat: Chat, _desk: Desk, _given: str) -> None:
@@ -308,8 +308,8 @@ async def _tools(chat: Chat, _desk: Desk, _given: str) -> None:
 _SHELVES = {"offered": "", "deferred": "  (offered once it is searched for)", "left out": "  (no room for it)"}
 
 
-async def _new(_chat: Chat, _desk: Desk, _given: str) -> Wish:
-    return Wish(new=True)
+async def _new(_chat: Chat, _desk: Desk, _given: str) -> Next:
+    return Next(new=True)
 
 
 async def _sessions(chat: Chat, _desk: Desk, _given: str) -> None:
@@ -350,7 +350,7 @@ class _Command:
 
     name: str
     what: str
-    do: Callable[[Chat, Desk, str], Awaitable[Wish | None]]
+    do: Callable[[Chat, Desk, str], Awaitable[Next | None]]
     takes: str = ""
 
 
@@ -362,7 +362,7 @@ _COMMANDS = (
     _Command("/cost", "tokens, cache share and seconds of this session", _cost),
     _Command("/work", "where the work stands, as the model recorded it", _work, "[clear]"),
     _Command("/model", "what the server has, or go on with another model", _model, "[NAME]"),
-    _Command("/window", "go on in a window of so many tokens", _window, "N"),
+    _Command("/window", "the window, or go on in one of so many tokens", _window, "[N]"),
     _Command("/tools", "what the model may call, and what that takes", _tools),
     _Command("/new", "begin a new session; this one stays", _new),
     _Command("/sessions", "the sessions that are kept", _sessions),

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from localctx.app.chat import Chat
     from localctx.cli.render import Renderer
-    from localctx.cli.repl import Desk, Wish
+    from localctx.cli.repl import Desk, Next
     from localctx.config import Settings
     from localctx.core.window import ModelReport
     from localctx.stores.journal import FileJournal, MemoryJournal
@@ -79,7 +79,7 @@ def command(
     session: Annotated[str | None, typer.Option("--session", help="A session by name; made if it is new.")] = None,
     go_on: Annotated[bool, typer.Option("--continue", help="Go on with the newest session.")] = False,
     resume: Annotated[str | None, typer.Option("--resume", help="Go on with this session.")] = None,
-    ephemeral: Annotated[bool, typer.Option("--ephemeral", help="Keep nothing on disk.")] = False,
+    ephemeral: Annotated[bool, typer.Option("--ephemeral", help="Keep no session.")] = False,
     api_key_env: ApiKeyEnv = None,
     as_json: AsJson = False,
 ) -> None:
@@ -165,13 +165,23 @@ class _Asked:
 
 
 async def _run(opening: _Opening, asked: _Asked, journal: FileJournal | MemoryJournal, render: Renderer) -> None:
+    from localctx.cli.render import complain
+    from localctx.core.record import spent
+    from localctx.errors import LocalctxError
+
+    finish, code = "interrupted", 0
     try:
         with fetching() as progress, _one_interrupt():
             async with opening(progress) as chat:
-                await chat.ask(asked.text, asked.images)
-                render.end("done", journal.name, lambda: {"tokens": chat.last_used, **asdict(chat.totals)})
+                finish = await chat.ask(asked.text, asked.images)
+    except LocalctxError as error:
+        finish, code = "error", error.exit_code
+        render.end_line()
+        complain(str(error), code)
     finally:
+        render.end(finish, journal.name, lambda: asdict(spent(journal.entries())))
         journal.leave()
+    raise typer.Exit(code)
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,15 +250,15 @@ def _typed(journal: FileJournal | MemoryJournal) -> History:
     return InMemoryHistory() if journal.name is None else TypedLines(wiring.home() / "typed.jsonl")
 
 
-def _next(place: _Place, wish: Wish, chat: Chat) -> _Place:
+def _next(place: _Place, wish: Next, chat: Chat) -> _Place:
     """Where to go on: with the server of this chat, whatever else answers by now."""
     from localctx import wiring
     from localctx.stores.journal import MemoryJournal
 
     if wish.new:
         nowhere = isinstance(place.journal, MemoryJournal) and not place.journal.trouble
-        return _Place(place.given, wiring.journal(ephemeral=nowhere))
-    return _Place(_same_server(place.given, chat, **wish.changes), place.journal)
+        return _Place(_same_server(place.given, chat, model=chat.model), wiring.journal(ephemeral=nowhere))
+    return _Place(_same_server(place.given, chat, **{"model": chat.model, **wish.changes}), place.journal)
 
 
 def _same_server(given: Settings, chat: Chat, **changes: object) -> Settings:

@@ -49,7 +49,11 @@ def _model_json(model: ModelReport) -> dict[str, object]:
         "shared_pool": model.shared_pool,
         "template": model.template,
         "window": window_json(model.window),
-        "memory": {"model_bytes": model.model_bytes, "in_vram_bytes": model.in_vram_bytes},
+        "memory": {
+            "model_bytes": model.model_bytes,
+            "in_vram_bytes": model.in_vram_bytes,
+            "kv_bytes_per_token": None,  # no server says it; localctx fit works it out from the file
+        },
         "warnings": [asdict(warning) for warning in model.warnings],
     }
 

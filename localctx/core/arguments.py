@@ -88,7 +88,7 @@ def _value(value: Any, schema: Mapping[str, Any], name: str) -> Any:  # noqa: AN
     if wanted is None:
         raise ValueError(f"{name} is {_kind(value)}, not {_ARTICLES.get(str(kind), kind)}")
     if "enum" in schema and wanted not in schema["enum"]:
-        raise ValueError(f"{name} is {str(wanted)[:40]!r}, not one of {', '.join(schema['enum'])}")
+        raise ValueError(f"{name} is {str(wanted)[:40]!r}, not one of {', '.join(map(str, schema['enum']))}")
     return wanted
 
 

@@ -1,7 +1,8 @@
 """The checkpoint: what stands for older turns, who writes which half of it, and how the model's half is checked.
 
 The machine writes what needs no judgement: the user's words, files, commands, the last action; it is cumulative. The
-model writes the prose under fixed headings. A checkpoint is merged, never nested: the new one replaces the old.
+model writes the prose under fixed headings. A checkpoint is never nested: the next one adds to its words and facts, and has notes
+of its own.
 """
 
 from __future__ import annotations
@@ -302,8 +303,11 @@ _LONG = 80
 _LONGEST_NAME = 300
 
 
-_OWN = {RECALL, RETRIEVE, UPDATE}
-"""Tools that look into the record or write in it: what they did is no news."""
+_OWN = {RECALL, RETRIEVE, UPDATE, "context_info", "summarize_context", "search_tools"}
+"""Tools that look into the record or the window, or write in them: what they did is no news."""
+
+_LOOKING = {"list_dir", "find", "grep"}
+"""Tools whose path is where they look, and no file that they read."""
 
 
 def learnt(facts: Facts, cycles: Iterable[ToolCycle]) -> Facts:
@@ -328,7 +332,7 @@ def _said_by(call: ToolCall, result: str | None) -> Iterator[tuple[str, str]]:
         return
     target = "modified" if _WRITERS.search(call.name) else "read"
     for key, value in texts.items():
-        if _PATH_KEYS.match(key) and _short(value):
+        if _PATH_KEYS.match(key) and _short(value) and call.name not in _LOOKING:
             yield target, value
         elif value.startswith(("http://", "https://")) and _short(value):
             yield "sources", value

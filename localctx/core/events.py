@@ -158,7 +158,7 @@ class Truncated:
 
 @dataclass(frozen=True, slots=True)
 class TurnEnded:
-    """A reply is over. `finish` is the server's reason, or `interrupted`."""
+    """A reply is over. `finish` is the server's reason, as `stop` or `length`."""
 
     finish: str
     used: int

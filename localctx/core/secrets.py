@@ -36,14 +36,11 @@ _KEYS = re.compile(
 """Private keys, tokens of well-known services, JSON web tokens, and the name and password of an address."""
 
 
-def masked(text: str, values: Iterable[str] = ()) -> tuple[str, int]:
-    """The text with a mask for everything that looks like a key, and for each of `values`; and how many there were."""
-    count = 0
+def masked(text: str, values: Iterable[str] = ()) -> str:
+    """The text with a mask for everything that looks like a key, and for each of `values`."""
     for value in values:
-        count += text.count(value)
         text = text.replace(value, MASK)
-    text, more = _KEYS.subn(MASK, text)
-    return text, count + more
+    return _KEYS.sub(MASK, text)
 
 
 _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|(^|_)(PAT|PWD|AUTH)$", re.IGNORECASE)

@@ -1,6 +1,6 @@
 """How far a turn is with its steps, and whether it goes in circles: what a person and an agent are told of it.
 
-A step is one request of a turn; a bounded turn warns, an unbounded one never does. The figures are the seed's.
+A step is one request of a turn. The figures are the seed's.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ _LEAST_DISTINCT = 0.4
 """The share of them that must differ from each other."""
 
 
-def warning(step: int, most: int | None) -> str:
+def warning(step: int, most: int) -> str:
     """What a person is told after so many of at most `most` steps: once at 50, 70 and 90 %; empty otherwise."""
-    if most is None or step >= most or not any((step - 1) * 100 < share * most <= step * 100 for share in _SHARES):
+    if step >= most or not any((step - 1) * 100 < share * most <= step * 100 for share in _SHARES):
         return ""
     return f"step budget {_percent(step, most)}% used ({step}/{most}): the turn stops at the limit, 'continue' goes on"
 
 
-def nudge(step: int, most: int | None) -> str:
-    """What an agent is told of its steps with a request, from 70 % on; empty before, and where there is no limit."""
-    if most is None or step * 100 < _WARNING * most:
+def nudge(step: int, most: int) -> str:
+    """What an agent is told of its steps with a request, from 70 % on; empty before."""
+    if step * 100 < _WARNING * most:
         return ""
     said = f"{step} of {most} steps used ({_percent(step, most)}%)"
     if step * 100 >= _CRITICAL * most:

@@ -159,14 +159,14 @@ def sendable(value: object) -> Body:
     return {"content": text.encode("utf-8", "replace"), "headers": {"Content-Type": "application/json"}}
 
 
-def silent_for(patience: float | None) -> httpx.Timeout:
+def silent_for(silence: float | None) -> httpx.Timeout:
     """The time-outs of a stream whose server may be silent for so many seconds, never less than as usual."""
-    return httpx.Timeout(max(patience or 0.0, SILENCE_SECONDS), connect=CONNECT_SECONDS)
+    return httpx.Timeout(max(silence or 0.0, SILENCE_SECONDS), connect=CONNECT_SECONDS)
 
 
 @contextmanager
-def translated(http: httpx.AsyncClient, patience: float | None = None) -> Iterator[None]:
-    """Turns the errors of the connection into ours; `patience` is what `silent_for` was given."""
+def translated(http: httpx.AsyncClient, silence: float | None = None) -> Iterator[None]:
+    """Turns the errors of the connection into ours; `silence` is what `silent_for` was given."""
     try:
         yield
     except (httpx.ConnectError, httpx.ConnectTimeout) as error:
@@ -175,7 +175,7 @@ def translated(http: httpx.AsyncClient, patience: float | None = None) -> Iterat
         ) from error
     except httpx.ReadTimeout as error:
         raise ServerFailed(
-            f"{address(http)} was silent for {max(patience or 0.0, SILENCE_SECONDS):,.0f} s; it may be hung: look at its log"
+            f"{address(http)} was silent for {max(silence or 0.0, SILENCE_SECONDS):,.0f} s; it may be hung: look at its log"
         ) from error
     except (httpx.RemoteProtocolError, httpx.DecodingError) as error:
         if "disconnected" in str(error) or "closed connection" in str(error):

@@ -153,7 +153,7 @@ class LlamaServer:
         body |= openai_chat.thinking(wanted=request.thinks)
         if request.outline is not None:
             body |= {"grammar": _grammar(request.outline), **({"tool_choice": "none"} if request.tools else {})}
-        async with aclosing(openai_chat.stream(self._http, "/v1/chat/completions", body, request.patience)) as pieces:
+        async with aclosing(openai_chat.stream(self._http, "/v1/chat/completions", body, request.silence)) as pieces:
             async for piece in pieces:
                 yield piece
 

@@ -151,9 +151,9 @@ class OllamaServer:
         body |= {"stream": True} | ({} if request.thinks is None else {"think": request.thinks})
         end: _Line | None = None
         calls = Calls(self.url)
-        patience = silent_for(request.patience)
-        with translated(self._http, request.patience):
-            async with self._http.stream("POST", "/api/chat", timeout=patience, **sendable(body)) as response:
+        timeout = silent_for(request.silence)
+        with translated(self._http, request.silence):
+            async with self._http.stream("POST", "/api/chat", timeout=timeout, **sendable(body)) as response:
                 if response.status_code != 200:  # noqa: PLR2004
                     said = body_of(await response.aread())
                     verdict = classify(response.status_code, said)

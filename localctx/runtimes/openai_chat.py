@@ -61,16 +61,16 @@ class _Chunk(msgspec.Struct):
 
 
 async def stream(
-    http: httpx.AsyncClient, path: str, body: Mapping[str, object], patience: float | None = None
+    http: httpx.AsyncClient, path: str, body: Mapping[str, object], silence: float | None = None
 ) -> AsyncGenerator[Piece, None]:
     """The pieces of a streamed reply; the last is `Finished`. Raises what `Runtime.chat` promises.
 
-    `patience` is how many seconds the server may be silent.
+    `silence` is how many seconds the server may say nothing.
     """
     request = {**body, "stream": True, "stream_options": {"include_usage": True}}
     end, tools = _End(address(http)), bool(body.get("tools"))
-    with translated(http, patience):
-        async with http.stream("POST", path, timeout=silent_for(patience), **sendable(request)) as response:
+    with translated(http, silence):
+        async with http.stream("POST", path, timeout=silent_for(silence), **sendable(request)) as response:
             if response.status_code != 200 or "text/event-stream" not in response.headers.get("content-type", ""):  # noqa: PLR2004
                 body_said = body_of(await response.aread())
                 refuse(http, classify(response.status_code, body_said), response.status_code, tools=tools)
@@ -279,7 +279,7 @@ class OpenAIServer:
         }
         body |= {name: value for name, value in wishes.items() if value is not None}
         body |= self._thinking(wanted=request.thinks)
-        async with aclosing(stream(self._http, "/v1/chat/completions", body, request.patience)) as pieces:
+        async with aclosing(stream(self._http, "/v1/chat/completions", body, request.silence)) as pieces:
             async for piece in pieces:
                 yield piece
 

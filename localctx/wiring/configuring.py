@@ -51,15 +51,20 @@ def user_file() -> Path:
 def values() -> list[Value]:
     """What a run that is started here goes by, its flags apart. Raises `Misuse` for what cannot be used."""
     given = settings({})
-    return [Value(name, _shown(getattr(given, name)), given.origins[name]) for name in KEYS if name in given.origins]
+    return [
+        Value(name, _shown(name, getattr(given, name)), given.origins[name]) for name in KEYS if name in given.origins
+    ]
 
 
-_CREDENTIALS = re.compile(r"(\w+://)[^/@\s]*@")
+_CREDENTIALS = re.compile(r"^(\w+://)?.*@", re.DOTALL)
+"""All that may be a name and a password, as `runtimes.http` leaves it out of an address that it cannot use."""
+
+_ADDRESSES = {"url", "summarizer_model"}
 
 
-def _shown(value: object) -> object:
+def _shown(name: str, value: object) -> object:
     match to_builtins(value):
-        case str(text):
+        case str(text) if name in _ADDRESSES:
             return _CREDENTIALS.sub(r"\1***@", text)
         case dict(table):
             return {name: each for name, each in table.items() if each is not None}
@@ -78,7 +83,8 @@ def check(files: Sequence[Path] = ()) -> list[Checked]:
     found = [_checked(place, read) for place, read in where.items()]
     if any(each.wrong for each in found):
         return found
-    return [*found, Checked("all together", len(settings({}).origins), tuple(_unusable(settings({}))))]
+    given = settings({})
+    return [*found, Checked("all together", len(given.origins), tuple(_unusable(given)))]
 
 
 def _named(path: Path) -> Layer:
@@ -99,7 +105,7 @@ def _unusable(given: Settings) -> Iterator[str]:
     """What cannot be used although it is written as it should be."""
     try:
         _, unfit = policy(given)
-        yield from unfit
+        yield from (f"{given.origins['thresholds']}: {said}" for said in unfit)
     except Misuse as error:
         yield str(error)
     checks: list[tuple[str, Callable[[], object]]] = [

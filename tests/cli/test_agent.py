@@ -87,7 +87,7 @@ def test_secrets_reach_neither_model_nor_journal(localctx: Run, fake: Fake, tmp_
     plays(fake, call("read_file", path="a"), call("read_file", path=".env"), "Done.")
     done = localctx("run", "Read it.", "--url", fake.url, "--session", "s", "--yes", LOCALCTX_API_KEY=key)
     assert done.returncode == 0
-    assert "key: [masked secret]\n[1 masked]" in results(fake.chats[-1])[0]
+    assert "key: [masked secret]" in results(fake.chats[-1])[0]
     kept = (tmp_path / "data" / "sessions" / "s" / "journal.jsonl").read_text(encoding="utf-8")
     assert key not in kept + done.stdout + done.stderr + json.dumps(fake.chats)
 

@@ -30,7 +30,7 @@ def test_each_value_is_shown_with_the_place_that_it_comes_from(localctx: Run, tm
 
 
 def test_no_key_and_no_password_is_shown(localctx: Run, tmp_path: Path) -> None:
-    project(tmp_path, 'url = "http://me:hunter2@127.0.0.1:1"')
+    project(tmp_path, 'url = "http://me:hunter2/x@127.0.0.1:1"')
     for command in ("show", "check"):
         done = localctx("config", command, LOCALCTX_API_KEY="sk-secret")
         assert "hunter2" not in done.stdout + done.stderr

@@ -15,7 +15,7 @@ import pytest
 
 from tests.app.conftest import answering
 from tests.cli.conftest import Run
-from tests.fakes.llama_server import Fake, running
+from tests.fakes.llama_server import Calls, Fake, running
 
 TASK = "Read the manual. Never mention Perl."
 
@@ -407,6 +407,33 @@ def test_ctrl_c_ends_a_watch_with_130(environment: dict[str, str], fake: Fake) -
         _, error = child.communicate(timeout=20)
     assert child.returncode == 130
     assert b"Traceback" not in error
+
+
+@pytest.mark.parametrize(
+    ("reply", "extra", "finish"),
+    [
+        ("Hello.", (), "stop"),
+        ("word " * 50, ("--max-tokens", "5"), "length"),
+        (Calls("", [("context_info", "{}")]), ("--max-steps", "2"), "step-limit"),
+    ],
+)
+def test_a_program_is_told_how_a_run_ended(
+    localctx: Run, fake: Fake, reply: str | Calls, extra: tuple[str, ...], finish: str
+) -> None:
+    fake.tools, fake.reply = True, lambda _body: reply
+    done = localctx("run", "Go.", "--url", fake.url, "--json", *extra)
+    end = json.loads(done.stdout.splitlines()[-1])
+    assert (done.returncode, end["type"], end["finish"]) == (0, "end", finish)
+    assert end["session"]
+
+
+def test_a_program_is_told_of_an_error_and_then_of_the_end(localctx: Run, fake: Fake) -> None:
+    fake.fault = "error_mid_stream"
+    done = localctx("run", "Go.", "--url", fake.url, "--json")
+    *_, error, end = (json.loads(line) for line in done.stdout.splitlines())
+    assert (done.returncode, error["type"], error["exit_code"]) == (1, "error", 1)
+    assert (end["type"], end["finish"]) == ("end", "error")
+    assert end["session"], "it can be gone on with"
 
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(20)

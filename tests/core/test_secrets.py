@@ -26,12 +26,12 @@ KEYS = [
 
 @pytest.mark.parametrize("key", KEYS)
 def test_keys_of_well_known_forms_are_masked(key: str) -> None:
-    assert masked(f"before {key}") == (f"before {MASK}", 1)
-    assert masked(f"key='{key}'\n")[1] == 1
+    assert masked(f"before {key}") == f"before {MASK}"
+    assert key not in masked(f"key='{key}'\n")
 
 
 def test_the_name_and_password_of_an_address_are_masked() -> None:
-    assert masked("postgres://me:hunter2@db.example/x") == (f"postgres://{MASK}@db.example/x", 1)
+    assert masked("postgres://me:hunter2@db.example/x") == f"postgres://{MASK}@db.example/x"
 
 
 @pytest.mark.parametrize(
@@ -47,14 +47,14 @@ def test_the_name_and_password_of_an_address_are_masked() -> None:
     ],
 )
 def test_what_is_no_key_stays(text: str) -> None:
-    assert masked(text) == (text, 0)
+    assert masked(text) == text
 
 
 def test_values_of_variables_are_masked_wherever_they_are() -> None:
     environment = {"API_KEY": "value-of-mine", "SHORT_TOKEN": "abc", "HOME": "/home/me", "PWD": "/a/long/folder"}
     values = secret_values(environment)
     assert values == ("value-of-mine",)
-    assert masked("x=value-of-mine, y=value-of-mine", values) == (f"x={MASK}, y={MASK}", 2)
+    assert masked("x=value-of-mine, y=value-of-mine", values) == f"x={MASK}, y={MASK}"
 
 
 def test_variables_that_say_so_are_left_out() -> None:
@@ -114,6 +114,5 @@ def test_files_that_do_not(path: str) -> None:
 
 @given(st.text(st.sampled_from("-BEGIN PRVTKYsk_eyJ.:/@a1\n"), max_size=300))
 def test_masking_twice_changes_nothing_more(text: str) -> None:
-    once, count = masked(text)
-    assert masked(once)[0] == once
-    assert (count == 0) == (once == text)
+    once = masked(text)
+    assert masked(once) == once

@@ -26,10 +26,6 @@ def test_an_agent_is_warned_from_the_seed_s_shares_on() -> None:
     assert "WARNING: 4 of 5 steps used (80%)" in nudge(4, 5)
 
 
-def test_an_unbounded_turn_never_warns() -> None:
-    assert not any(warning(step, None) or nudge(step, None) for step in range(1, 1_000))
-
-
 @pytest.mark.parametrize(
     ("calls", "distinct", "circles"), [(10, 3, True), (10, 4, False), (9, 3, False), (9, 1, False)]
 )

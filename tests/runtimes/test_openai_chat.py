@@ -540,9 +540,9 @@ async def test_a_line_without_end_is_cut_off() -> None:
         assert monotonic() - began < 10
 
 
-@pytest.mark.parametrize(("patience", "seconds"), [(None, 120.0), (5.0, 120.0), (600.0, 600.0)])
+@pytest.mark.parametrize(("silence", "seconds"), [(None, 120.0), (5.0, 120.0), (600.0, 600.0)])
 @pytest.mark.parametrize("server", ["llama-server", "vllm", "ollama"])
-async def test_a_request_may_wait_as_long_as_it_says(server: str, patience: float | None, seconds: float) -> None:
+async def test_a_request_may_wait_as_long_as_it_says(server: str, silence: float | None, seconds: float) -> None:
     waited: list[float] = []
 
     def silent(request: httpx.Request) -> httpx.Response:
@@ -558,7 +558,7 @@ async def test_a_request_may_wait_as_long_as_it_says(server: str, patience: floa
         "ollama": lambda: resident(OllamaServer("http://silent", transport=quiet)),
     }
     with pytest.raises(ServerFailed, match=f"was silent for {seconds:,.0f} s"):
-        await heard(starts[server](), request=replace(HELLO, patience=patience))
+        await heard(starts[server](), request=replace(HELLO, silence=silence))
     assert waited == [seconds]
 
 

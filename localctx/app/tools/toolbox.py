@@ -117,8 +117,7 @@ class Toolbox:
     async def run(self, call: ToolCall) -> Outcome:
         """What a call comes to; a mistake of the model's is answered with an error that says what would be right."""
         outcome = await self._run(call)
-        text, count = masked(outcome.text, self._hidden)
-        return replace(outcome, text=f"{text.removesuffix(chr(10))}\n[{count} masked]") if count else outcome
+        return replace(outcome, text=masked(outcome.text, self._hidden))
 
     async def _run(self, call: ToolCall) -> Outcome:
         if (line := named_by(call.arguments)) is not None:

@@ -138,10 +138,10 @@ async def test_a_name_that_is_no_utf_8_is_told_so_that_it_can_be_read(bench: Ben
     assert outcome == Outcome("inside", Provenance("local-file", r"caf\udce9"))
 
 
-async def test_keys_are_masked_and_counted(bench: Bench) -> None:
+async def test_keys_are_masked(bench: Bench) -> None:
     key = "ghp_" + "a1" * 18
     (bench.root / "a").write_text(f"token = {key}\nagain {key}\n", encoding="utf-8")
-    assert await bench.call(reader(bench), path="a") == "token = [masked secret]\nagain [masked secret]\n[2 masked]"
+    assert await bench.call(reader(bench), path="a") == "token = [masked secret]\nagain [masked secret]\n"
 
 
 async def test_a_folder_is_listed_with_what_its_entries_are(bench: Bench) -> None:

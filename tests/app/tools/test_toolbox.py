@@ -123,4 +123,4 @@ def test_who_insists_gets_something_however_small_the_window() -> None:
 
 async def test_secrets_are_masked_in_whatever_a_tool_says() -> None:
     box = Toolbox([Says("one", text="the key is my-very-own-value")], hidden=["my-very-own-value"])
-    assert await call(box, "one") == "the key is [masked secret]\n[1 masked]"
+    assert await call(box, "one") == "the key is [masked secret]"
