@@ -12,7 +12,8 @@ from localctx.app.compaction import Engine
 from localctx.app.meter import Meter
 from localctx.app.session import Session
 from localctx.core import journal as lines
-from localctx.core.ladder import POLICIES, Rung, Sizer, history_size, next_rung, standing
+from localctx.core.ladder import POLICIES, Rung, next_rung, standing
+from localctx.core.sizes import Sizer, history_size
 from localctx.core.window import Budget
 from localctx.stores.journal import MemoryJournal
 from localctx.tokenizers.estimate import ClassEstimate

@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from localctx.core.accounting import Count, Makeup, Usage
     from localctx.core.approval import Verdict, Wish
     from localctx.core.calibration import Calibration
-    from localctx.core.checkpoint import Outline
     from localctx.core.journal import Entry
     from localctx.core.messages import ToolCall
+    from localctx.core.notes import Outline
     from localctx.core.outgoing import WireMessage
     from localctx.core.recall import Document, Found
     from localctx.core.results import Provenance

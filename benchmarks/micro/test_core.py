@@ -12,10 +12,11 @@ from localctx.core.accounting import Usage
 from localctx.core.checkpoint import capped, render, with_notes
 from localctx.core.cost import Speeds, learned
 from localctx.core.journal import project
-from localctx.core.ladder import POLICIES, Sizer, checkpoint_at, compaction_cut, history_size, next_rung, standing
+from localctx.core.ladder import POLICIES, checkpoint_at, compaction_cut, next_rung, standing
 from localctx.core.outgoing import outgoing
 from localctx.core.overflow import classify
 from localctx.core.results import shown
+from localctx.core.sizes import Sizer, history_size
 from localctx.core.transcript import parse
 from localctx.core.window import Budget, Reading, Source, reconcile
 from localctx.tokenizers.estimate import ClassEstimate

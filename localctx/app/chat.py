@@ -27,10 +27,11 @@ from localctx.core.events import (
     WindowProbed,
 )
 from localctx.core.filling import Filling, by_tool, fills
-from localctx.core.ladder import Rung, history_size, least
+from localctx.core.ladder import Rung, least
 from localctx.core.messages import History, ToolResult, Turn, plain
 from localctx.core.outgoing import defects, outgoing
 from localctx.core.results import RESULTS_SHARE
+from localctx.core.sizes import history_size
 from localctx.core.transcript import called, read, words
 from localctx.core.window import Budget, EffectiveWindow, ModelReport, assume
 from localctx.errors import DoesNotFit, LocalctxError, Misuse, PromptRefused, ServerFailed, ToolsRefused

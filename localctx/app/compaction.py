@@ -9,26 +9,25 @@ from typing import TYPE_CHECKING, TypeAlias
 import anyio
 
 from localctx.app.summary import Summarizer
-from localctx.core.checkpoint import Refused, summary_cap, with_notes
+from localctx.core.checkpoint import summary_cap, with_notes
 from localctx.core.cost import Speeds, learned, tail_within
+from localctx.core.effects import Compacted, Effect, apply
 from localctx.core.events import Notice, PressureRaised, RungBegun, RungTaken
 from localctx.core.ladder import (
-    Compacted,
     Decision,
-    Effect,
     Rung,
-    apply,
     checkpoint_at,
     clear,
     clearable,
     compaction_cut,
     freed,
-    history_size,
     next_rung,
     standing,
     trim,
 )
+from localctx.core.notes import Refused
 from localctx.core.outlook import Outlook
+from localctx.core.sizes import history_size
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence

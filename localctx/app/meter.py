@@ -7,8 +7,8 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from localctx.core.accounting import Ledger, added, plausible
-from localctx.core.ladder import Sizer, history_size
 from localctx.core.outgoing import outgoing
+from localctx.core.sizes import Sizer, history_size
 from localctx.core.transcript import write
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from localctx.core import journal as lines
+from localctx.core.effects import Effect, Withdrawn
 from localctx.core.events import Notice
-from localctx.core.ladder import Effect, Withdrawn
 from localctx.core.messages import ToolCycle
 from localctx.core.outgoing import NO_RESULT
 from localctx.core.record import spent

@@ -9,19 +9,11 @@ from typing import TYPE_CHECKING
 
 from localctx.app.patience import while_loading
 from localctx.core.accounting import Sight, head_and_tail, runs_on, sight
-from localctx.core.checkpoint import (
-    HEADINGS,
-    INSTRUCTION,
-    LOOP_PENALTY,
-    Refused,
-    Sections,
-    accept,
-    outline,
-    transcript,
-)
+from localctx.core.checkpoint import transcript
 from localctx.core.events import Notice, Prefilling
-from localctx.core.ladder import unit_size
+from localctx.core.notes import HEADINGS, INSTRUCTION, LOOP_PENALTY, Refused, Sections, accept, outline
 from localctx.core.outgoing import WireMessage, outgoing, texts
+from localctx.core.sizes import unit_size
 from localctx.core.work import WorkState
 from localctx.errors import LocalctxError
 from localctx.ports import Delta, Finished, Prefilled, Request

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from localctx.core.accounting import Sight, plausible, sight
 from localctx.core.events import Notice, Truncated, UsageReported
-from localctx.core.ladder import unseen
+from localctx.core.sizes import unseen
 from localctx.core.window import Budget, EffectiveWindow, ModelReport, Reading, Source, assume, reread
 
 if TYPE_CHECKING:

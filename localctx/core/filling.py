@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from localctx.core.checkpoint import render
-from localctx.core.ladder import unit_size
 from localctx.core.messages import Interjection, Message, Said, ToolCycle, plain
+from localctx.core.sizes import unit_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -22,7 +22,7 @@ import json
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from localctx.core.ladder import Cleared, Compacted, Effect, Stub, Withdrawn, apply
+from localctx.core.effects import Cleared, Compacted, Effect, Stub, Withdrawn, apply
 from localctx.core.messages import Checkpoint, Facts, Growing, History, Mark, Words
 from localctx.core.transcript import read
 from localctx.core.work import WorkState, patched

@@ -1,8 +1,4 @@
-"""The ladder: which rung is due, and what each rung does to a history. Nothing here asks anybody anything.
-
-A rung's outcome is an *effect*: data that says what changes (stub texts, a cut, a checkpoint), never the parameters that
-led to it, so that a replay does not depend on the constants of the day.
-"""
+"""The ladder: which rung is due, and what each rung would do to a history. Nothing here asks anybody anything."""
 
 from __future__ import annotations
 
@@ -10,48 +6,37 @@ import json
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import islice, takewhile
-from math import ceil
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING
 
 from localctx.core.accounting import head_and_tail
-from localctx.core.checkpoint import capped, machine_half, render, summary_cap, words_budget
+from localctx.core.checkpoint import capped, machine_half, summary_cap, words_budget
+from localctx.core.effects import Cleared, Compacted, Effect, Stub, apply, stubbed
 from localctx.core.messages import (
     Checkpoint,
     History,
-    Interjection,
     Message,
-    Said,
-    Step,
     ToolCall,
     ToolCycle,
     end_of,
     plain,
 )
-from localctx.core.portions import MEDIA_TOKENS, medium
 from localctx.core.results import unframed
+from localctx.core.sizes import Sizer, history_size, unit_size
 from localctx.core.stubs import argument_stub, dropped_stub, result_stub, what_it_was
 from localctx.errors import Misuse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from localctx.core.messages import Content
     from localctx.core.window import Budget
 
 __all__ = [
     "POLICIES",
-    "Cleared",
-    "Compacted",
     "Decision",
-    "Effect",
     "OldResult",
     "Policy",
     "Rung",
-    "Sizer",
     "Standing",
-    "Stub",
-    "Withdrawn",
-    "apply",
     "checkpoint_at",
     "choose_cut",
     "clear",
@@ -59,7 +44,6 @@ __all__ = [
     "clearable",
     "compaction_cut",
     "freed",
-    "history_size",
     "kept_tail",
     "least",
     "next_rung",
@@ -68,8 +52,6 @@ __all__ = [
     "tail_tokens",
     "trim",
     "tuned",
-    "unit_size",
-    "unseen",
     "untouched",
 ]
 
@@ -150,136 +132,6 @@ def tuned(policy: Policy, **wanted: float | None) -> tuple[Policy, tuple[str, ..
     return replace(policy, clear=clear, warn=warn, compact=compact, trim=trim), tuple(said)
 
 
-# --- effects ------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Stub:
-    """What stands in a cleared place: of the result on line `seq`, or of the arguments of `call_id` in that cycle."""
-
-    seq: int
-    text: str
-    call_id: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Cleared:
-    """Old bodies were replaced by stubs."""
-
-    stubs: tuple[Stub, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Compacted:
-    """All that ends at or before line `checkpoint.through` is now the checkpoint."""
-
-    checkpoint: Checkpoint
-
-
-@dataclass(frozen=True, slots=True)
-class Withdrawn:
-    """What came from line `since` on was taken back; it stays in the journal."""
-
-    since: int
-
-
-Effect: TypeAlias = Cleared | Compacted | Withdrawn
-
-
-def apply(history: History, effect: Effect) -> History:
-    """The history after an effect: the one way in which a rung changes anything, live and in a replay."""
-    match effect:
-        case Compacted(checkpoint):
-            return replace(history.split(checkpoint.through)[1], checkpoint=checkpoint)
-        case Withdrawn(since):
-            return history.before(since)
-        case Cleared(stubs):
-            texts = {(stub.seq, stub.call_id): stub.text for stub in stubs}
-            turns = (replace(t, steps=tuple(_stubbed(s, texts) for s in t.steps)) for t in history.turns)
-            return replace(history, turns=tuple(turns))
-
-
-def _stubbed(step: Step, texts: Mapping[tuple[int, str | None], str]) -> Step:
-    if not isinstance(step, ToolCycle):
-        return step
-    results = tuple(
-        replace(r, content=texts[r.seq, None], cleared=True) if (r.seq, None) in texts else r for r in step.results
-    )
-    calls = tuple(replace(c, arguments=texts.get((step.seq, c.id), c.arguments)) for c in step.calls)
-    return replace(step, results=results, calls=calls)
-
-
-# --- sizes --------------------------------------------------------------------------------------------------------
-
-
-_Unit = TypeVar("_Unit")
-
-
-class Sizer:
-    """The size of a text by `base`, times `scale`; what it worked out of a unit it keeps in `known`, as units never change."""
-
-    def __init__(
-        self, base: Callable[[str], int], scale: Callable[[], float], known: dict[tuple[str, int], tuple[object, int]]
-    ) -> None:
-        self.base, self._scale, self._known = base, scale, known
-
-    def __call__(self, text: str) -> int:
-        """The tokens of a text."""
-        return ceil(self.base(text) * self._scale())
-
-    def of(self, unit: _Unit, what: str, work: Callable[[_Unit, Callable[[str], int]], int]) -> int:
-        """The tokens that `work` finds in a unit by the size of its texts; `what` tells works apart."""
-        found = self._known.get(key := (what, id(unit)))
-        if found is None:
-            found = self._known[key] = unit, work(unit, self.base)  # with the unit, so that nothing else gets its id
-        return ceil(found[1] * self._scale())
-
-
-_FRAMING = 5
-
-
-def unit_size(unit: Message | Step, size: Callable[[str], int]) -> int:
-    """About how many tokens a unit takes in a request."""
-    if isinstance(size, Sizer):
-        return size.of(unit, "size", unit_size)
-    match unit:
-        case Interjection():
-            return unit_size(unit.message, size)
-        case Message():
-            return _FRAMING + _content_size(unit.content, size) + size(unit.extra)
-        case Said():
-            return _FRAMING + _content_size(unit.content, size) + size(unit.thinking or "")
-        case ToolCycle():
-            calls = sum(size(call.name) + size(call.arguments) for call in unit.calls)
-            results = sum(_FRAMING + _content_size(result.content, size) for result in unit.results)
-            return _FRAMING + _content_size(unit.content, size) + size(unit.thinking or "") + calls + results
-
-
-def _content_size(content: Content, size: Callable[[str], int]) -> int:
-    media = [part for part in content if part.kind != "text"] if isinstance(content, tuple) else []
-    return size(plain(content)) + sum(MEDIA_TOKENS[medium(part.kind)] for part in media if not part.text)
-
-
-def history_size(history: History, size: Callable[[str], int]) -> int:
-    """About how many tokens a history takes in a request."""
-    lead = size(render(history.checkpoint)) if history.checkpoint else 0
-    system = sum(unit_size(message, size) for message in history.system)
-    return lead + system + sum(unit_size(unit, size) for _, unit in history.units())
-
-
-def unseen(history: History, kept: int, size: Callable[[str], int]) -> int:
-    """About how many messages a model did not see of a history that a server cut to `kept` tokens.
-
-    Servers keep the system's words, and the end.
-    """
-    room = kept - sum(unit_size(message, size) for message in history.system)
-    missed = 0
-    for _, unit in reversed([*history.units()]):
-        room -= unit_size(unit, size)
-        missed += (1 + (len(unit.results) if isinstance(unit, ToolCycle) else 0)) if room < 0 else 0
-    return missed
-
-
 # --- deciding -----------------------------------------------------------------------------------------------------
 
 
@@ -345,7 +197,7 @@ def _gain(policy: Policy, size: Callable[[str], int]) -> Callable[[ToolCycle], i
 def _cycle_gain(cycle: ToolCycle, policy: Policy, size: Callable[[str], int]) -> int:
     stubs = _cycle_stubs(cycle, policy, size, {})
     texts = {(stub.seq, stub.call_id): stub.text for stub in stubs}
-    return unit_size(cycle, size) - unit_size(_stubbed(cycle, texts), size) if stubs else 0
+    return unit_size(cycle, size) - unit_size(stubbed(cycle, texts), size) if stubs else 0
 
 
 def _compact_gain(history: History, used: int, budget: Budget, policy: Policy, size: Callable[[str], int]) -> int:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from localctx.core.checkpoint import FACT_TITLES, learnt
+from localctx.core.facts import FACT_TITLES, learnt
 from localctx.core.messages import Facts, ToolCycle
 
 if TYPE_CHECKING:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from localctx.core.checkpoint import INSTRUCTION, record, summary_cap, words_budget
+from localctx.core.checkpoint import record, summary_cap, words_budget
 from localctx.core.cost import Asked, Price, Speeds, explained, pays, price
-from localctx.core.ladder import Rung, clear_gain, kept_tail, system_size, unit_size, untouched
+from localctx.core.ladder import Rung, clear_gain, kept_tail, system_size, untouched
 from localctx.core.messages import Message
+from localctx.core.notes import INSTRUCTION
+from localctx.core.sizes import unit_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable

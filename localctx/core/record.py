@@ -9,8 +9,8 @@ from itertools import dropwhile
 from typing import TYPE_CHECKING, cast
 
 from localctx.core.accounting import Totals, Usage
+from localctx.core.effects import Compacted
 from localctx.core.journal import Entry, effect_of, living, project
-from localctx.core.ladder import Compacted
 from localctx.core.messages import Message
 from localctx.core.transcript import read
 

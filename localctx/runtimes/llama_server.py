@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     import httpx
 
-    from localctx.core.checkpoint import Outline
+    from localctx.core.notes import Outline
     from localctx.core.outgoing import WireMessage
     from localctx.ports import Piece, Request
 

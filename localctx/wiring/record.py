@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from localctx.app.session import Session
 from localctx.core.checkpoint import render
+from localctx.core.effects import Compacted
 from localctx.core.journal import Entry, effect_of, living, project, undo
-from localctx.core.ladder import Compacted
 from localctx.core.outgoing import outgoing
 from localctx.core.record import compactions as compactions_of
 from localctx.core.record import conversation, last_undo, overview

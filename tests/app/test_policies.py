@@ -10,11 +10,11 @@ from functools import cache
 import pytest
 
 from localctx.app.tools.record import Retrieve
-from localctx.core.checkpoint import HEADINGS
 from localctx.core.events import RungTaken
 from localctx.core.journal import project
 from localctx.core.ladder import POLICIES, Rung, Standing, next_rung
 from localctx.core.messages import Message, ToolCycle, end_of, plain
+from localctx.core.notes import HEADINGS
 from localctx.core.outgoing import WireMessage, defects
 from localctx.core.window import Budget
 from tests.app.test_seed_engine import Stage, asked, cycle, said, size, staged

@@ -18,8 +18,8 @@ from typer.testing import CliRunner
 
 from localctx.app.session import Session
 from localctx.cli.app import app
+from localctx.core.effects import Compacted
 from localctx.core.journal import project
-from localctx.core.ladder import Compacted
 from localctx.core.messages import Checkpoint, ToolCall, Words
 from localctx.core.outgoing import outgoing
 from localctx.errors import LocalctxError

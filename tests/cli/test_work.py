@@ -9,7 +9,7 @@ import pytest
 
 from localctx.app.session import Session
 from localctx.core.checkpoint import render
-from localctx.core.ladder import Compacted
+from localctx.core.effects import Compacted
 from localctx.core.messages import Checkpoint
 from localctx.stores.sessions import Sessions, keep_state
 from tests.cli.conftest import Run

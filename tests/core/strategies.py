@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from localctx.core import journal
 from localctx.core.checkpoint import with_notes
-from localctx.core.ladder import Compacted, Policy, Withdrawn, checkpoint_at, clear, trim
+from localctx.core.effects import Compacted, Withdrawn
+from localctx.core.ladder import Policy, checkpoint_at, clear, trim
 from localctx.core.messages import History, end_of
 from localctx.core.window import Budget
 
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
 
     from hypothesis.strategies import DrawFn, SearchStrategy
 
-    from localctx.core.checkpoint import Sections
-    from localctx.core.ladder import Effect
+    from localctx.core.effects import Effect
+    from localctx.core.notes import Sections
 
 Wire: TypeAlias = dict[str, object]
 

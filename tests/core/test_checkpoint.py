@@ -10,12 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localctx.core.checkpoint import (
-    HEADINGS,
-    Refused,
-    accept,
     capped,
     machine_half,
-    outline,
     record,
     render,
     summary_cap,
@@ -25,6 +21,7 @@ from localctx.core.checkpoint import (
 )
 from localctx.core.journal import project
 from localctx.core.messages import Checkpoint, Facts, History, Mark, Words
+from localctx.core.notes import HEADINGS, Refused, accept, outline
 from localctx.core.transcript import parse
 from localctx.core.work import Todo, WorkState
 from tests.cases import case
@@ -33,7 +30,7 @@ from tests.core.strategies import WINDOW, Move, Wire, lives, play, sessions
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from localctx.core.checkpoint import Sections
+    from localctx.core.notes import Sections
 
     Size = Callable[[str], int]
 

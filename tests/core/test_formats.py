@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localctx.core import journal
+from localctx.core.effects import Cleared, Compacted, Stub, Withdrawn
 from localctx.core.formats import UNRECORDED, Conversation, Format, Why, convert, recognise
 from localctx.core.formats.conversation import DEEPEST
-from localctx.core.ladder import Cleared, Compacted, Stub, Withdrawn
 from localctx.core.messages import Checkpoint, Words
 from localctx.core.outgoing import defects
 from localctx.core.transcript import flatten, parse

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from localctx.core.effects import Cleared, Compacted, Effect, Stub, Withdrawn
 from localctx.core.journal import (
     SCHEMA,
     Entry,
@@ -27,7 +28,6 @@ from localctx.core.journal import (
     undo,
     work,
 )
-from localctx.core.ladder import Cleared, Compacted, Effect, Stub, Withdrawn
 from localctx.core.messages import Checkpoint, Facts, History, Mark, Message, Said, Words
 from localctx.core.transcript import flatten
 from localctx.core.work import WorkState, patched

@@ -8,34 +8,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from localctx.core.effects import Cleared, Compacted, Stub, Withdrawn, apply
 from localctx.core.filling import fills
 from localctx.core.journal import project
 from localctx.core.ladder import (
     POLICIES,
-    Cleared,
-    Compacted,
     Policy,
     Rung,
     Standing,
-    Stub,
-    Withdrawn,
-    apply,
     checkpoint_at,
     choose_cut,
     clear,
     compaction_cut,
     freed,
-    history_size,
     least,
     next_rung,
     standing,
     tail_tokens,
     trim,
     tuned,
-    unit_size,
 )
 from localctx.core.messages import History, Said, ToolCycle, ToolResult, end_of
 from localctx.core.outgoing import outgoing, texts
+from localctx.core.sizes import history_size, unit_size
 from localctx.core.transcript import flatten, parse, read
 from localctx.core.window import ASSUMED_TOKENS, Budget
 from localctx.errors import Misuse

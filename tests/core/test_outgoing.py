@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given
 
+from localctx.core.effects import Compacted, apply
 from localctx.core.journal import project
-from localctx.core.ladder import Compacted, Policy, apply, checkpoint_at, trim
+from localctx.core.ladder import Policy, checkpoint_at, trim
 from localctx.core.messages import History
 from localctx.core.outgoing import NO_REPLY, NO_RESULT, WireMessage, defects, outgoing, texts
 from localctx.core.transcript import parse

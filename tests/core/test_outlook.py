@@ -8,9 +8,10 @@ import pytest
 
 from localctx.core.checkpoint import record
 from localctx.core.cost import Speeds
-from localctx.core.ladder import POLICIES, Rung, clear, freed, history_size
+from localctx.core.ladder import POLICIES, Rung, clear, freed
 from localctx.core.messages import Checkpoint, History, Words
 from localctx.core.outlook import Outlook
+from localctx.core.sizes import history_size
 from localctx.core.transcript import parse
 from localctx.core.window import Budget
 

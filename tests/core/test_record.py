@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localctx.core import journal
+from localctx.core.effects import Compacted, Withdrawn, apply
 from localctx.core.journal import Entry, project
-from localctx.core.ladder import Compacted, Withdrawn, apply
 from localctx.core.messages import Checkpoint, plain
 from localctx.core.record import Use, body, compactions, conversation, last_undo, markdown, overview
 from localctx.core.transcript import flatten, read

@@ -13,22 +13,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from localctx.core.effects import Cleared, Compacted, apply
 from localctx.core.ladder import (
     POLICIES,
-    Cleared,
-    Compacted,
     Decision,
     Policy,
     Rung,
     Standing,
-    apply,
     checkpoint_at,
     choose_cut,
     clear,
     clear_gain,
     clearable,
     compaction_cut,
-    history_size,
     next_rung,
     standing,
     trim,
@@ -37,6 +34,7 @@ from localctx.core.ladder import (
 from localctx.core.messages import History, Message, Step, ToolCycle, end_of
 from localctx.core.nudges import progress
 from localctx.core.outgoing import defects, outgoing
+from localctx.core.sizes import history_size
 from localctx.core.transcript import flatten, parse
 from localctx.core.window import Budget
 from tests.core.strategies import Wire, sessions

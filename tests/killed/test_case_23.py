@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from localctx.core.effects import Compacted
 from localctx.core.journal import Entry, advance, begin, commit, message, open_begins, project
-from localctx.core.ladder import Compacted
 from localctx.core.messages import Checkpoint, History, Words, end_of
 from localctx.core.outgoing import outgoing
 from localctx.stores.journal import FileJournal

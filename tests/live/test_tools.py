@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from localctx.core.checkpoint import Outline
+from localctx.core.notes import Outline
 from localctx.errors import ServerFailed, ToolsRefused
 from localctx.ports import Delta, Finished, Piece, Request
 from localctx.runtimes import embedded

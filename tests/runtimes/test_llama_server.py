@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from localctx.core.accounting import Count
-from localctx.core.checkpoint import Outline
+from localctx.core.notes import Outline
 from localctx.core.window import Confidence, ModelReport, Reading, Source, Status, reconcile
 from localctx.errors import Unauthorized
 from localctx.ports import Finished, Request

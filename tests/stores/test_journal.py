@@ -20,8 +20,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from localctx.core.effects import Compacted, Withdrawn
 from localctx.core.journal import Entry, advance, begin, commit, decode, encode, message, project, undo, work
-from localctx.core.ladder import Compacted, Withdrawn
 from localctx.core.messages import Checkpoint, History, Words
 from localctx.core.transcript import flatten
 from localctx.errors import JournalDamaged, StoreUnusable

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from localctx.core.effects import Compacted
 from localctx.core.journal import commit, message, project
-from localctx.core.ladder import Compacted
 from localctx.core.messages import Checkpoint
 from localctx.core.work import Todo, WorkState, read_state
 from localctx.errors import JournalDamaged, Misuse, NothingFound, StoreUnusable

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from localctx.core.checkpoint import Sections, with_notes
 from localctx.core.checkpoint import render as shown
-from localctx.core.ladder import Compacted, Policy, apply, checkpoint_at, clear, trim
+from localctx.core.checkpoint import with_notes
+from localctx.core.effects import Compacted, apply
+from localctx.core.ladder import Policy, checkpoint_at, clear, trim
 from localctx.core.messages import History, end_of
+from localctx.core.notes import Sections
 from localctx.core.outgoing import WireMessage, defects, outgoing, texts
 from localctx.core.transcript import parse
 from localctx.core.window import Budget

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from localctx.core.effects import Cleared, Compacted
 from localctx.core.formats.conversation import Conversation, Draft, Format, Why, objects
 from localctx.core.journal import SCHEMA, Entry, advance, effect_of
-from localctx.core.ladder import Cleared, Compacted
 from localctx.core.messages import History
 from localctx.core.outgoing import outgoing
 from localctx.errors import JournalDamaged
