@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["FACT_TITLES", "learnt"]
 
 FACT_TITLES = {
-    "read": "Files read",
+    "read": "Looked at",
     "modified": "Files modified",
     "commands": "Commands run",
     "sources": "Sources covered",
@@ -34,9 +34,6 @@ _LONGEST_NAME = 300
 
 _OWN = {RECALL, RETRIEVE, UPDATE, "context_info", "summarize_context", "search_tools"}
 """Tools that look into the record or the window, or write in them: what they did is no news."""
-
-_LOOKING = {"list_dir", "find", "grep"}
-"""Tools whose path is where they look, and no file that they read."""
 
 
 def learnt(facts: Facts, cycles: Iterable[ToolCycle]) -> Facts:
@@ -61,7 +58,7 @@ def _said_by(call: ToolCall, result: str | None) -> Iterator[tuple[str, str]]:
         return
     target = "modified" if _WRITERS.search(call.name) else "read"
     for key, value in texts.items():
-        if _PATH_KEYS.match(key) and _short(value) and call.name not in _LOOKING:
+        if _PATH_KEYS.match(key) and _short(value):
             yield target, value
         elif value.startswith(("http://", "https://")) and _short(value):
             yield "sources", value

@@ -482,7 +482,7 @@ async def test_without_a_model_the_record_stands_alone() -> None:
     assert stage.rungs == [("compact", "machine")]
     assert used.tokens < 8_000
     assert stage.codes == [], "that is no failure"
-    assert "Files read: /0.txt; /1.txt" in str(stage.sent())
+    assert "Looked at: /0.txt; /1.txt" in str(stage.sent())
 
 
 # --- another model for the summaries --------------------------------------------------------------------------------

@@ -228,7 +228,7 @@ def test_a_checkpoint_as_it_is_read() -> None:
         "Move the tests.\n\n"
         "Hurry.\n\n"
         "(+2 more messages of the user between #1 and #7, not shown: recall)\n\n"
-        "From the calls:\n- Files read: a.txt; b.txt\n\n"
+        "From the calls:\n- Looked at: a.txt; b.txt\n\n"
         "## Goal\n- move the tests\n"
         "## Progress\n### Done\n- lexer\n### In Progress\n- parser\n"
         "- Last action: read(b.txt)\n"
@@ -246,8 +246,8 @@ def test_what_came_with_each_compaction_stands_behind_what_was_there() -> None:
         marks=(Mark(4, (1, 0, 0, 0, 0)), Mark(6, (1, 0, 0, 0, 0))),
     )
     assert record(checkpoint).endswith(
-        "Move the tests.\n\nFrom the calls:\n- Files read: a.txt\n\n"
-        "Hurry.\n\nFrom the calls:\n- Files read: b.txt\n- Commands run: make -> ok"
+        "Move the tests.\n\nFrom the calls:\n- Looked at: a.txt\n\n"
+        "Hurry.\n\nFrom the calls:\n- Looked at: b.txt\n- Commands run: make -> ok"
     )
     assert render(checkpoint) == f"{record(checkpoint)}\n\n- Last action: bash(make)\n(end of notes)"
 

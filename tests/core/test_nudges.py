@@ -53,7 +53,7 @@ def test_what_was_read_is_listed_once_in_order() -> None:
             ("read_file", {"path": "b"}),
         )
     )
-    assert "Files read: a; /repo; b\n" in told
+    assert "Looked at: a; /repo; b\n" in told
     assert told.endswith("Most recent action: read_file(b)")
 
 
@@ -85,7 +85,7 @@ def test_after_a_compaction_the_note_takes_the_place_of_a_warning() -> None:
     told = resumed(950, 1_000, done)
     assert told.startswith("[CONTEXT COMPACTED: ")
     assert "still 95% of 1,000 tokens" in told
-    assert told.endswith("Files read: a\nMost recent action: read_file(a)"), (
+    assert told.endswith("Looked at: a\nMost recent action: read_file(a)"), (
         "the result of the last call stands above it"
     )
     assert "still" not in resumed(500, 1_000, done)

@@ -363,7 +363,7 @@ def worked(*calls: tuple[str, object, str | None]) -> History:
 def test_a_tool_that_changes_files(tool: str) -> None:
     told = progress(worked((tool, {"path": "/f/0.txt", "dest_path": "/g"}, "ok")))
     assert "Files modified: /f/0.txt; /g\n" in told
-    assert "Files read" not in told
+    assert "Looked at" not in told
 
 
 # T8.8
