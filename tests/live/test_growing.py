@@ -27,7 +27,7 @@ WINDOW = 2048
 WINDOWS = 3
 TASK = "I will paste a manual in pieces. Answer each in one short sentence. Never mention Perl."
 
-pytestmark = [pytest.mark.live, pytest.mark.anyio]
+pytestmark = [pytest.mark.live, pytest.mark.anyio, pytest.mark.slow]
 
 
 class Recorder(httpx.AsyncHTTPTransport):
