@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
 from localctx.app.tools.toolbox import Toolbox
-from localctx.core.events import ToolAnswered, ToolCalled
+from localctx.core.events import Notice, ToolAnswered, ToolCalled
 from localctx.core.results import share, shown
 from localctx.ports import Outcome
 
@@ -29,6 +29,17 @@ class Caller:
     size: Callable[[str], int]
     emit: Callable[[Event], None]
     tools: Toolbox = field(default_factory=Toolbox)
+
+    def few_enough(self, calls: Sequence[ToolCall]) -> Sequence[ToolCall]:
+        """As many of a reply's calls as there is room for with the shortest of results; one at least."""
+        room, most = self.room(), 0
+        for call in calls:
+            room -= self.size(f"{call.name} {call.arguments}") + _CALL_TOKENS
+            most += room >= 0
+        if (left := len(calls) - max(most, 1)) > 0:
+            text = f"{len(calls)} calls at once are too many for this window; the last {left} were left out"
+            self.emit(Notice("calls-left-out", text))
+        return calls[: max(most, 1)]
 
     async def answer(self, calls: Sequence[ToolCall]) -> bool:
         """Adds the result of each call, whole in the record, and for the model as much as there is room for.
@@ -56,3 +67,7 @@ class Caller:
         whole = None if body in text else body
         self.session.answer(call, text, size=len(body), whole=whole, provenance=origin and asdict(origin))
         self.emit(ToolAnswered(call.id, call.name, len(body), text))
+
+
+_CALL_TOKENS = 64
+"""What a call takes beside its name and arguments: the least of a result, and the words of the template around both."""

@@ -420,7 +420,7 @@ class Chat:
                 if isinstance(error, PromptRefused):
                     raise ServerFailed(f"{error} (in the middle of its reply, which is kept)") from error
             raise
-        kept = self._keep(exchange, self._few_enough(end.calls), complete=True)
+        kept = self._keep(exchange, self._caller.few_enough(end.calls), complete=True)
         seen = await self._trust.judge(request, used, end, through, beside.tokens, again=again)
         if seen is not Sight.WHOLE and again:
             self._withdraw(kept)
@@ -442,17 +442,6 @@ class Chat:
         self._emit(TurnEnded(end.reason, self.last_used, self.engine.budget.window))
         return seen
 
-    def _few_enough(self, calls: Sequence[ToolCall]) -> Sequence[ToolCall]:
-        """As many of a reply's calls as there is room for with the shortest of results; one at least."""
-        room, most = self._results_room(), 0
-        for call in calls:
-            room -= self.meter.size(f"{call.name} {call.arguments}") + _CALL_TOKENS
-            most += room >= 0
-        if (left := len(calls) - max(most, 1)) > 0:
-            text = f"{len(calls)} calls at once are too many for this window; the last {left} were left out"
-            self._emit(Notice("calls-left-out", text))
-        return calls[: max(most, 1)]
-
     def _keep(self, exchange: Exchange, calls: Sequence[ToolCall], *, complete: bool) -> Entry:
         message: dict[str, object] = {"role": "assistant", "content": exchange.said}
         if exchange.thought:
@@ -461,9 +450,6 @@ class Chat:
             message["tool_calls"] = [called(call) for call in calls]
         return self.session.add(message, complete=complete, sync=True)
 
-
-_CALL_TOKENS = 64
-"""What a call takes beside its name and arguments: the least of a result, and the words of the template around both."""
 
 _MOST_OFF = 4
 """How many times what we thought a refused prompt may be, to be learned from."""

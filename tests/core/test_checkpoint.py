@@ -304,7 +304,8 @@ def test_a_checkpoint_of_nothing_new_is_read_as_it_was(size: Size) -> None:
     *_, last = followed(size, 3)
     again = machine_half(History(checkpoint=last), last.through, WINDOW, size)
     assert record(again) == record(last)
-    assert again.marks == last.marks + again.marks[len(last.marks) :]
+    assert again.marks[:-1] == last.marks
+    assert again.marks[-1].through == last.words[-1].seq or again.marks[-1].through == last.through
 
 
 def test_a_summarizer_reads_the_earlier_checkpoint_and_each_unit() -> None:

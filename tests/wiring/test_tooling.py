@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,7 @@ from localctx.config import load
 from localctx.core.approval import Verdict, Wish
 from localctx.core.outgoing import WireMessage
 from localctx.ports import Outcome, Tool
-from localctx.wiring import connect, tooling
+from localctx.wiring import connect
 from localctx.wiring.tooling import chosen
 from tests.fakes.llama_server import Fake, running
 
@@ -62,7 +63,7 @@ def test_the_sets_that_are_named_are_chosen_in_the_order_of_their_use(text: str,
 def test_a_system_that_cannot_confine_has_neither_files_nor_commands(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(tooling, "can_confine", lambda: False)
+    monkeypatch.setattr(os, "supports_dir_fd", frozenset[object]())
     assert names("all", tmp_path) == ["recall", "my_own"]
 
 
