@@ -11,6 +11,7 @@ import re
 import tomllib
 from collections.abc import Mapping  # noqa: TC003  msgspec reads the annotation
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from functools import partial
 from ipaddress import ip_address
 from math import inf
@@ -288,7 +289,9 @@ def _explained(error: str, layer: Layer) -> str:
         known = Thresholds if name else _File
         key = text.rpartition("`")[0].rpartition("`")[2]
         place = layer.origin(f"{name}.{key}" if name else key)
-        return f"{place}: {text}{f' in {name}' if name else ''}; known are {', '.join(known.__struct_fields__)}"
+        near = get_close_matches(key, known.__struct_fields__, 1)
+        meant = f"did you mean {near[0]}?" if near else f"known are {', '.join(known.__struct_fields__)}"
+        return f"{place}: there is no setting `{key}`{f' in {name}' if name else ''}; {meant}"
     choices = f"; it is one of {', '.join(get_args(_CHOICES[name]))}" if name in _CHOICES else ""
     for raw, plainly in _PLAINLY.items():
         text = text.replace(raw, plainly)

@@ -428,6 +428,8 @@ class Chat:
         self._nudges.told(nudge)
         if end.usage.completion and not exchange.thought and not end.calls and seen is Sight.WHOLE:
             self.meter.replied(exchange.said, end.usage.completion, kept.seq)
+        if not (exchange.said or end.calls or end.called_tools):
+            self._emit(Notice("empty", "the model answered with nothing; /retry or other words may help"))
         if end.called_tools and not end.calls:
             self._emit(
                 Notice("calls-unread", "the model tried to call a tool in a form that cannot be read; ask again")

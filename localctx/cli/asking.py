@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import sys
 import unicodedata
@@ -14,7 +15,7 @@ from localctx.cli.render import Renderer, question
 if TYPE_CHECKING:
     from localctx.core.approval import Wish
 
-__all__ = ["Asking", "can_ask", "plainly"]
+__all__ = ["Asking", "answered", "can_ask", "plainly"]
 
 _MOST_LINES, _MOST_WIDTH = 60, 500
 """Lines and characters of a line that are shown before the person wants to see all."""
@@ -52,19 +53,25 @@ class Asking:
         if more:
             question([f"[not all is shown: {len(whole):,} lines, {sum(map(len, whole)):,} characters]"])
         while True:
-            answer = (
-                await _line(f"allow? yes, no [reason], always in this run{', view all' if more else ''}: ")
-            ).strip()
-            word, _, reason = answer.partition(" ")
-            match word.lower():
-                case "y" | "yes":
-                    return Answer(Reply.YES)
-                case "a" | "always":
-                    return Answer(Reply.ALWAYS)
-                case "n" | "no":
-                    return Answer(Reply.NO, reason.strip())
-                case "v" | "view":
-                    question(whole)
+            prompt = f"allow? yes, no [reason], always this same one{', view all' if more else ''}: "
+            answer = answered(await _line(prompt))
+            if answer is not None:
+                return answer
+            if more:
+                question(whole)
+
+
+def answered(line: str) -> Answer | None:
+    """What a typed line answers: a yes and an always in one word, everything else a no with the line as its reason.
+
+    None for nothing, and for the wish to see all.
+    """
+    word, reason = line.strip().lower(), re.sub(r"^(no?\b)[\s,.:;!-]*", "", line.strip(), flags=re.IGNORECASE)
+    if word in {"", "v", "view", "view all", "?"}:
+        return None
+    if word in {"y", "yes"}:
+        return Answer(Reply.YES)
+    return Answer(Reply.ALWAYS) if word in {"a", "always"} else Answer(Reply.NO, reason)
 
 
 async def _line(prompt: str) -> str:

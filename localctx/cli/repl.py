@@ -243,6 +243,7 @@ async def _compact(chat: Chat, _desk: Desk, given: str) -> None:
 async def _undo(chat: Chat, _desk: Desk, _given: str) -> None:
     said = chat.undo()
     back = "arrow up brings the words back, another /undo takes back more"
+    back += "; what tools changed stays changed" if chat.tools.shelves else ""
     note("nothing was said yet" if said is None else f"taken back: {clipped(said, _SHOWN)} ({back})")
 
 

@@ -7,6 +7,8 @@ import textwrap
 from typing import TYPE_CHECKING
 
 from localctx.core import events as e
+from localctx.core.approval import COMMAND, WRITERS
+from localctx.core.results import unframed
 
 if TYPE_CHECKING:
     from localctx.core.window import EffectiveWindow
@@ -68,13 +70,26 @@ def told(event: e.Event) -> str:
         case e.ToolCalled(_, name, arguments):
             return textwrap.shorten(f"* {name} {_main_argument(arguments)}", _CALL_WIDTH, placeholder=" ...")
         case e.ToolAnswered(_, name, size, shown):
-            came = shown if shown.startswith("error:") else f"{size:,} characters"
-            return "  " + textwrap.shorten(f"{name}: {came}", _CALL_WIDTH, placeholder=" ...")
+            return "  " + textwrap.shorten(f"{name}: {_came(name, size, shown)}", _CALL_WIDTH, placeholder=" ...")
         case e.Truncated():
             return _truncated_line(event)
         case e.Notice(_, text):
             return text
     return ""
+
+
+def _came(name: str, size: int, shown: str) -> str:
+    """What came of a call: of what changed something, its own words; of what was read, how much it is."""
+    if shown.startswith("error:"):
+        return shown
+    lines = [line for line in unframed(shown).splitlines() if line.strip()]
+    if name == COMMAND and lines:
+        return " | ".join(lines[-_LAST_LINES:])
+    return lines[0] if name in WRITERS and len(lines) == 1 else f"{size:,} characters"
+
+
+_LAST_LINES = 3
+"""The lines of a command's output that are shown: how it ended, and what it said last."""
 
 
 def _main_argument(arguments: str) -> str:

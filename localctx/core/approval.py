@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-__all__ = ["RULED", "Rule", "Verdict", "Wish", "rule"]
+__all__ = ["COMMAND", "RULED", "WRITERS", "Rule", "Verdict", "Wish", "rule"]
 
-COMMAND = "run_command"
-RULED = ("write_file", "edit_file", COMMAND, "read_file", "fetch_url")
+COMMAND, WRITERS = "run_command", ("write_file", "edit_file")
+RULED = (*WRITERS, COMMAND, "read_file", "fetch_url")
 """The tools that rules may allow; `read_file` asks only for files that may hold secrets."""
 
 

@@ -54,7 +54,7 @@ from localctx.wiring.places import (
 )
 from localctx.wiring.probing import Talking, detector, runtime_of, usual_addresses, wanted
 from localctx.wiring.speeds import measured_speeds
-from localctx.wiring.tooling import chosen, offer
+from localctx.wiring.tooling import chosen, introduction, offer
 from localctx.wiring.vocabularies import encoded, ollama_tokenizer
 
 if TYPE_CHECKING:
@@ -106,6 +106,8 @@ async def open_chat(
         rules, unfit = policy(given)
         for said in unfit:
             emit(Notice("threshold", said))
+        sets = given.tool_sets(usual_tools)
+        works = bool(sets - {"session"}) and kept.last_seq == 0 and (model.calls_tools is not False)
         with located(kept):
             chat = Chat(
                 runtime,
@@ -114,7 +116,7 @@ async def open_chat(
                 counter=counter,
                 policy=rules,
                 emit=emit,
-                system=text_or_file(given.system or ""),
+                system=text_or_file(given.system or "") or (introduction(Path.cwd()) if works else ""),
                 wishes=Wishes(given.max_tokens, given.temperature, given.max_steps or MOST_STEPS),
                 calibration=learned.calibration,
                 on_work=_shown_state(kept),
@@ -125,7 +127,6 @@ async def open_chat(
             chat.engine.start_from(measured)
         chat.idles = _is_ours(runtime, model) and not on_battery()
         index = recall_index(kept)
-        sets = given.tool_sets(usual_tools)
         if sets and _may_call(model, emit, insisted=given.tools is not None):
             approver = Approver(emit, [rule(text) for text in given.allow], yes=yes, ask=ask)
             tools = chosen(sets, _recorded(chat, index), Path.cwd(), approver, chat.fit)

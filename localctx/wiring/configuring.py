@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING
 from msgspec import to_builtins
 from platformdirs import user_config_path
 
+from localctx.app.chat import MOST_STEPS
+from localctx.app.compaction import PATIENCE_SECONDS
 from localctx.config import FILE, KEYS, Settings, file_layer, places, settled
+from localctx.core.ladder import POLICIES
 from localctx.errors import Misuse
 from localctx.runtimes.http import client
 from localctx.wiring.places import policy, settings, text_or_file
@@ -49,11 +52,23 @@ def user_file() -> Path:
 
 
 def values() -> list[Value]:
-    """What a run that is started here goes by, its flags apart. Raises `Misuse` for what cannot be used."""
+    """What a run that is started here goes by, its flags apart, defaults last. Raises `Misuse` for what cannot be used."""
     given = settings({})
-    return [
+    usual = [Value(name, value, "default") for name, value in _USUAL.items() if name not in given.origins]
+    found = [
         Value(name, _shown(name, getattr(given, name)), given.origins[name]) for name in KEYS if name in given.origins
     ]
+    return found + usual
+
+
+_USUAL: dict[str, object] = {
+    "policy": "ladder",
+    "patience": PATIENCE_SECONDS,
+    "tools": "all",
+    "max_steps": MOST_STEPS,
+    "thresholds": {name: getattr(POLICIES["ladder"], name) for name in ("clear", "warn", "compact", "trim")},
+}
+"""What a run goes by where nothing is set."""
 
 
 _CREDENTIALS = re.compile(r"^(\w+://)?.*@", re.DOTALL)

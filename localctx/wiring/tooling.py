@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import platform
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from localctx.app.tools.commands import RunCommand
@@ -22,13 +24,19 @@ if TYPE_CHECKING:
     from localctx.core.events import Event
     from localctx.ports import Approval, Tool
 
-__all__ = ["chosen", "offer"]
+__all__ = ["chosen", "introduction", "offer"]
 
 _ORDER = (
     *("read_file", "run_command", "edit_file", "retrieve_tool_result", "list_dir", "grep", "write_file"),
     *("recall", "find", "update_work_state", "context_info", "summarize_context", "fetch_url"),
 )
 """Tools as they are worth their room: first those without which nothing can be done."""
+
+
+def introduction(folder: Path) -> str:
+    """What an agent is told that nobody else says anything to: where it is, when, and how to begin."""
+    where = f"You work in the folder {folder} on {platform.system()}. Today is {datetime.now().astimezone():%Y-%m-%d}."
+    return f"{where} Look with the tools before you answer or change anything, and say at the end what you did."
 
 
 def chosen(

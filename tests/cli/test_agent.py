@@ -224,7 +224,7 @@ def test_a_yes_at_the_terminal(fake: Fake, environment: dict[str, str], folder: 
     child = terminal(fake, environment, folder, "Write it.")
     child.expect("write_file: new/a.txt")
     child.expect(re.escape("+hello"))
-    reply(child, "perhaps")
+    reply(child, "")
     reply(child, "y")
     child.expect("Written\\.")
     assert end(child) == 0

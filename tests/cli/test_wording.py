@@ -43,3 +43,16 @@ def test_reading_is_told_with_what_is_known_of_it() -> None:
     )
     assert reading_on(Prefilling(10, 20, 0), 2.0)(9.0) == "reading 50% of 20 tokens ... 9 s"
     assert reading_on(Prefilling(5, 0, 0), 1.0)(0.0) == "reading 0% of 0 tokens ... 0 s"
+
+
+@pytest.mark.parametrize(
+    ("name", "shown", "line"),
+    [
+        ("run_command", "one\ntwo\nthree\nfour\n[exit code 3]", "  run_command: three | four | [exit code 3]"),
+        ("edit_file", "a.py changed: +1 -1 lines", "  edit_file: a.py changed: +1 -1 lines"),
+        ("read_file", "all of a file", "  read_file: 99 characters"),
+        ("grep", "a:1: x", "  grep: 99 characters"),
+    ],
+)
+def test_what_a_tool_did_is_told_in_its_own_words(name: str, shown: str, line: str) -> None:
+    assert told(ToolAnswered("1", name, 99, shown)) == line

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, TypeAlias
 
-from localctx.core.approval import Verdict, Wish
+from localctx.core.approval import COMMAND, Verdict, Wish
 from localctx.core.events import Notice
 
 if TYPE_CHECKING:
@@ -81,6 +81,7 @@ class Approver:
     def _refused(self, wish: Wish) -> Verdict:
         """Nobody can be asked: the model is told, and once the person, too."""
         allow = f'allow = ["{wish.tool}:..."] in your localctx.toml'
+        allow += " (* there stands for none of ; & | < > ( ) $)" if wish.tool == COMMAND else ""
         if not self._noticed:
             self._noticed = True
             flag = "" if wish.tool == _OF_SECRETS else "--yes or "
