@@ -8,6 +8,7 @@ machine gets no key.
 from __future__ import annotations
 
 import re
+import stat
 import tomllib
 from collections.abc import Mapping  # noqa: TC003  msgspec reads the annotation
 from dataclasses import dataclass, field
@@ -195,6 +196,8 @@ def file_layer(path: Path, kind: str = "user") -> Layer:
 
 def _read(path: Path) -> str:
     try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise Misuse(f"{path} is no file; remove it, or put a file there")
         with path.open("rb") as file:
             raw = file.read(_MOST_BYTES + 1)
     except (FileNotFoundError, NotADirectoryError):

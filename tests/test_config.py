@@ -347,3 +347,8 @@ def test_thresholds_of_two_places_are_joined(places: Places) -> None:
 def test_a_wrong_set_of_tools_is_told_by_its_own_line(places: Places) -> None:
     said = places.files(user='allow = ["write_file:a"]\ntools = "spanner"').wrong()
     assert said.startswith(f"user {places.user / FILE}:2: ")
+
+
+def test_a_pipe_in_place_of_the_file_is_named_and_not_waited_for(places: Places) -> None:
+    os.mkfifo(places.user / FILE)
+    assert f"{places.user / FILE} is no file" in places.wrong()

@@ -42,7 +42,7 @@ class TypedLines(History):
             return
         with suppress(OSError):
             private_folder(self._path.parent)
-            with os.fdopen(open_file(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "wb") as file:
+            with os.fdopen(open_file(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW), "wb") as file:
                 file.write(json.dumps(string).encode() + b"\n")
 
     def _read(self) -> bytes:
@@ -54,7 +54,7 @@ class TypedLines(History):
 
 def _text(line: bytes) -> str:
     """The text of a line; empty where it is none, as the first of a file that was cut."""
-    with suppress(ValueError):
+    with suppress(ValueError, RecursionError):
         text = json.loads(line)
         return text if isinstance(text, str) else ""
     return ""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ipaddress import IPv6Address, ip_address
+import re
+from ipaddress import IPv6Address, ip_address, ip_network
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -68,7 +69,8 @@ class PublicWeb:
         for at, address in enumerate(addresses, 1):
             async with client(f"{url.scheme}://{f'[{address}]' if ':' in address else address}:{port}") as http:
                 try:
-                    return await http.get(url.raw_path.decode(), headers=headers, extensions=extensions)
+                    whole = f"{str(http.base_url).rstrip('/')}{url.raw_path.decode()}"
+                    return await http.get(whole, headers=headers, extensions=extensions)
                 except (httpx.ConnectError, httpx.ConnectTimeout):
                     if at == len(addresses):
                         raise
@@ -86,10 +88,15 @@ class PublicWeb:
 
 
 def _decoded(response: httpx.Response) -> str:
-    try:
-        return response.content.decode(response.charset_encoding or "utf-8", "replace")
-    except LookupError:  # a character set that nobody knows
-        return response.content.decode("utf-8", "replace")
+    said = (response.charset_encoding or "").lower().replace("_", "-")
+    return response.content.decode(said if _CHARACTERS.fullmatch(said) else "utf-8", "replace")
+
+
+_CHARACTERS = re.compile(
+    r"utf-?(8|16|32)(-?[lb]e)?|us-ascii|latin-?1|iso-?8859-(1?[0-9]|1[0-6])|windows-125[0-8]|koi8-[ru]|gb(k|2312|18030)|big5|shift-jis"
+    r"|euc-(jp|kr)|iso-2022-jp"
+)
+"""The character sets of pages. Python knows more, among them some that take quadratic time, or do something else."""
 
 
 async def resolved(host: str, port: int) -> list[str]:
@@ -106,7 +113,9 @@ def is_public(address: str) -> bool:
         ip = ip_address(address.partition("%")[0])
     except ValueError:
         return False
-    return all(each.is_global and not each.is_multicast for each in (ip, *_within(ip)))
+    held = _within(ip)
+    outside = isinstance(ip, IPv6Address) and ip not in _UNICAST and not held
+    return not outside and all(each.is_global and not each.is_multicast for each in (ip, *held))
 
 
 def _within(ip: IPv4Address | IPv6Address) -> list[IPv4Address | IPv6Address]:
@@ -117,5 +126,8 @@ def _within(ip: IPv4Address | IPv6Address) -> list[IPv4Address | IPv6Address]:
     nat64 = ip_address(int(ip) & 0xFFFFFFFF) if int(ip) >> 32 == _NAT64 else None
     return [each for each in (*held, nat64) if each is not None]
 
+
+_UNICAST = ip_network("2000::/3")
+"""The only addresses of IPv6 that are given to anybody (IANA)."""
 
 _NAT64 = int(IPv6Address("64:ff9b::")) >> 32

@@ -42,6 +42,11 @@ def test_the_public_internet_may_be_asked(address: str) -> None:
         ),
         *("fc00::1", "fd12::1", "ff02::1", "::ffff:127.0.0.1", "::ffff:10.0.0.1", "2002:7f00:1::", "64:ff9b::7f00:1"),
         *("2001:db8::1", "localhost", "", "8.8.8.8.8"),
+        "::127.0.0.1",
+        "::ffff:0:127.0.0.1",
+        "fec0::1",
+        "5f00::1",
+        "64:ff9b:1::7f00:1",
     ],
 )
 def test_nothing_else_may(address: str) -> None:
@@ -150,3 +155,26 @@ async def test_a_host_that_nobody_knows_is_told() -> None:
 
     with pytest.raises(ValueError, match=r"a.example cannot be resolved .no such host."):
         await PublicWeb(resolve).get("http://a.example/")
+
+
+@pytest.mark.parametrize("path", ["//evil.example/x", "//", "/a//b"])
+async def test_the_path_that_is_asked_for_is_the_one_that_was_meant(path: str) -> None:
+    seen: list[str] = []
+
+    def answer(asked: BaseHTTPRequestHandler) -> Answer:
+        seen.append(asked.requestline.split()[1])
+        return 200, {"Content-Type": "text/plain"}, b"x"
+
+    with serving(answer) as port:
+        await here().get(f"http://docs.example:{port}{path}")
+    assert seen == [path]
+
+
+@pytest.mark.parametrize("charset", ["punycode", "unicode_escape", "idna", "rot13", "nothing"])
+async def test_a_page_in_no_character_set_of_pages_is_utf_8(charset: str) -> None:
+    def answer(_asked: BaseHTTPRequestHandler) -> Answer:
+        return 200, {"Content-Type": f"text/plain; charset={charset}"}, "é \\x41".encode()
+
+    with serving(answer) as port:
+        page = await here().get(f"http://docs.example:{port}/")
+    assert page.text == "é \\x41"

@@ -8,6 +8,8 @@ from html import unescape
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
+import anyio
+
 from localctx.app.tools.approval import permitted
 from localctx.core.approval import Wish
 from localctx.core.arguments import described
@@ -46,7 +48,8 @@ class FetchUrl:
             await permitted(self.approval, Wish(self.name, _host(url), url))
             page = await self.web.get(url)
             if not page.onward:
-                return Outcome(_told(page), Provenance("external", url))
+                told = await anyio.to_thread.run_sync(_told, page, abandon_on_cancel=True)
+                return Outcome(told, Provenance("external", url))
             url = _next(url, page.onward)
         raise ValueError(f"it sends us on more than {_MOST_HOPS} times, at last to {url[:200]}")
 
