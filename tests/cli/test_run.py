@@ -286,9 +286,10 @@ def test_nothing_to_ask(localctx: Run, fake: Fake) -> None:
 
 def test_errors_are_events_for_scripts(localctx: Run) -> None:
     done = localctx("run", "Hi.", "--url", unused(), "--json")
-    event = json.loads(done.stdout)
+    event, end = map(json.loads, done.stdout.splitlines())
     assert event["type"] == "error"
     assert event["exit_code"] == done.returncode == 3
+    assert (end["type"], end["finish"]) == ("end", "error")
 
 
 # --- where the output goes ------------------------------------------------------------------------------------------
