@@ -5,13 +5,15 @@ Not a wall: what only looks like any other text is not recognised. The formats a
 
 from __future__ import annotations
 
+import json
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
-__all__ = ["MASK", "holds_secrets", "masked", "secret_values", "without_secrets"]
+__all__ = ["MASK", "Secrets", "holds_secrets", "masked"]
 
 MASK = "[masked secret]"
 """What stands for a key in a text that a model reads."""
@@ -47,17 +49,52 @@ _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|(^|_)(P
 _NO_SECRETS = {"PWD", "OLDPWD", "SSH_AUTH_SOCK"}
 
 
-def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables whose names do not say that they hold a secret."""
-    return {name: value for name, value in environment.items() if not _is_secret(name)}
+@dataclass(frozen=True, slots=True)
+class Secrets:
+    """What one run hides: variables, by their `names`, and its `own` texts, whatever the variables that hold them are called.
+
+    `values` are all texts that are to be masked, the longest first: the own ones, and those of variables whose names say that
+    they hold a secret, each as it stands, as JSON and as an address spell it.
+    """
+
+    names: frozenset[str] = frozenset()
+    own: tuple[str, ...] = ()
+    values: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, environment: Mapping[str, str], names: Collection[str] = (), texts: Iterable[str] = ()) -> Secrets:
+        """Those of an environment, the variables of some `names` and some `texts` among them."""
+        own = {text.strip() for text in (*texts, *(environment.get(name, "") for name in names))} - {""}
+        hidden = own | {value.strip() for name, value in environment.items() if _is_secret(name)}
+        spelt = {each for value in hidden if _may_be_looked_for(value) for each in _spellings(value)}
+        return cls(frozenset(names), tuple(sorted(own)), tuple(sorted(spelt, key=lambda text: (-len(text), text))))
+
+    def left_of(self, environment: Mapping[str, str]) -> dict[str, str]:
+        """The variables that a program may have."""
+        return {name: value for name, value in environment.items() if not self._hides(name, value)}
+
+    def _hides(self, name: str, value: str) -> bool:
+        told = any(value.strip() == own or (_may_be_looked_for(own) and own in value) for own in self.own)
+        return told or name in self.names or _is_secret(name)
 
 
-def secret_values(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """The values of the variables whose names say so, the longest first."""
-    values = {value.strip() for name, value in environment.items() if _is_secret(name)}
-    return tuple(
-        sorted((value for value in values if _LEAST_VALUE <= len(value) <= _MOST_VALUE), key=len, reverse=True)
-    )
+def _may_be_looked_for(value: str) -> bool:
+    return _LEAST_VALUE <= len(value) <= _MOST_VALUE
+
+
+def _spellings(value: str) -> Iterator[str]:
+    yield value
+    yield json.dumps(value)[1:-1]
+    yield json.dumps(value, ensure_ascii=False)[1:-1]
+    for kept in ("", "/"):
+        yield "".join(
+            chr(byte) if chr(byte) in _UNRESERVED + kept else f"%{byte:02X}"
+            for byte in value.encode("utf-8", "surrogateescape")
+        )
+
+
+_UNRESERVED = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~"
+"""What an address may hold as it is (RFC 3986)."""
 
 
 def _is_secret(name: str) -> bool:

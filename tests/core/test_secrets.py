@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localctx.core.secrets import MASK, holds_secrets, masked, secret_values, without_secrets
+from localctx.core.secrets import MASK, Secrets, holds_secrets, masked
 
 KEYS = [
     "sk-" + "a1b2" * 8,
@@ -52,9 +52,30 @@ def test_what_is_no_key_stays(text: str) -> None:
 
 def test_values_of_variables_are_masked_wherever_they_are() -> None:
     environment = {"API_KEY": "value-of-mine", "SHORT_TOKEN": "abc", "HOME": "/home/me", "PWD": "/a/long/folder"}
-    values = secret_values(environment)
+    values = Secrets.of(environment).values
     assert values == ("value-of-mine",)
     assert masked("x=value-of-mine, y=value-of-mine", values) == f"x={MASK}, y={MASK}"
+
+
+def test_what_a_run_calls_its_own_is_hidden_whatever_the_variables_are_called() -> None:
+    environment = {
+        "ROUTER": "a/key of mine",
+        "COPY": "x a/key of mine y",
+        "SHORT": "abc",
+        "LONGER": "abcd",
+        "HOME": "/me",
+    }
+    secrets = Secrets.of(environment, ["ROUTER"], ["abc"])
+    assert secrets.left_of(environment) == {"LONGER": "abcd", "HOME": "/me"}
+    assert masked("a/key of mine abc", secrets.values) == f"{MASK} abc", "what is short is in every text"
+
+
+@pytest.mark.parametrize(
+    "spelt",
+    ['one"two\u00fc/%', 'one\\"two\u00fc/%', 'one\\"two\\u00fc/%', "one%22two%C3%BC%2F%25", "one%22two%C3%BC/%25"],
+)
+def test_values_are_masked_as_json_and_addresses_spell_them(spelt: str) -> None:
+    assert masked(f"x={spelt}", Secrets.of({"KEY": 'one"two\u00fc/%'}).values) == f"x={MASK}"
 
 
 def test_variables_that_say_so_are_left_out() -> None:
@@ -68,7 +89,7 @@ def test_variables_that_say_so_are_left_out() -> None:
         "PASSPHRASE",
     ]
     others = ["PATH", "HOME", "PWD", "LANG", "SSH_AUTH_SOCK", "COMPAT"]
-    assert list(without_secrets(dict.fromkeys([*secrets, *others], "x"))) == others
+    assert list(Secrets().left_of(dict.fromkeys([*secrets, *others], "x"))) == others
 
 
 @pytest.mark.parametrize(
