@@ -44,7 +44,7 @@ def introduction(folder: Path) -> str:
 def secrets_of(given: Settings) -> Secrets:
     """What a run with these settings hides: besides what names give away, its keys and the passwords in its addresses."""
     names = {"LOCALCTX_API_KEY", *([given.api_key_env] if given.api_key_env else [])}
-    addresses = (given.url, given.summarizer_model, os.environ.get("OLLAMA_HOST"))
+    addresses = (given.url, (given.summarizer_model or "").rpartition("#")[0], os.environ.get("OLLAMA_HOST"))
     return Secrets.of(os.environ, names, [text for address in addresses for text in _confided_in(address or "")])
 
 

@@ -320,7 +320,9 @@ def test_what_is_long_is_shown_whole_when_it_is_wanted(fake: Fake, environment: 
     plays(fake, call("write_file", path="a", content=content), "Done.")
     child = terminal(fake, environment, folder, "Write it.")
     child.expect("not all is shown: 205 lines")
+    assert 0 < str(child.before).count("\n| +line") <= 40 - 4, "no more than the terminal has"
     reply(child, "v")
+    child.expect("write_file, 205 lines: allow")
     child.expect("the end")
     child.expect(READY)
     child.sendeof()
