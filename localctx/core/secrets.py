@@ -29,23 +29,60 @@ _KEYS = re.compile(
       | (?:sk|rk)_(?:live|test)_[A-Za-z0-9]{16,200}
       | gh[pousr]_[A-Za-z0-9]{30,255} | github_pat_[A-Za-z0-9_]{30,255} | gl(?:pat|ptt|rt)-[A-Za-z0-9_-]{20,100}
       | A[KS]IA[A-Z0-9]{16}\b | AIza[A-Za-z0-9_-]{35} | ya29\.[A-Za-z0-9_-]{20,500}
-      | xox[abeoprs]-[A-Za-z0-9-]{10,250} | hf_[A-Za-z0-9]{30,100} | npm_[A-Za-z0-9]{36}
+      | GOCSPX-[A-Za-z0-9_-]{20,60} | xapp-[A-Za-z0-9-]{10,250} | xox[abeoprs]-[A-Za-z0-9-]{10,250} | hf_[A-Za-z0-9]{30,100} | npm_[A-Za-z0-9]{36}
       | pypi-AgE[A-Za-z0-9_-]{50,500} | dop_v1_[a-f0-9]{64} | SG\.[A-Za-z0-9_-]{20,30}\.[A-Za-z0-9_-]{40,50}
       | eyJ[A-Za-z0-9_-]{10,2000}\.eyJ[A-Za-z0-9_-]{10,4000}\.[A-Za-z0-9_-]{10,1000} )
-    | (?<=://)[^\s/:@"'<>]{1,100}:[^\s/:@"'<>]{3,200}(?=@)
+    | (?<=://)[^\s/:@"'<>]{0,100}:[^\s/:@"'<>]{3,200}(?=@)
+    | (?<=://)(?=[^\s/:@]{0,200}\d)[A-Za-z0-9_.~%-]{12,200}(?=@)
+    | (?<![A-Za-z0-9+/=_-])(?<!CERTIFICATE-----\n)(?<!REQUEST-----\n)(?<!PUBLIC\ KEY-----\n)
+      (?=MII|b3BlbnNzaC1rZXk)[A-Za-z0-9+/]{40,20000}={0,2}(?:\n[A-Za-z0-9+/]{1,128}={0,2}(?=\n|$)){0,400}
     """
 )
-"""Private keys, tokens of well-known services, JSON web tokens, and the name and password of an address."""
+"""Private keys, tokens of well-known services, JSON web tokens, the name and password of an address (or a token as its name), and
+what a private key without its first line begins with (DER, and OpenSSH's own format, in base64)."""
+
+_NAMED = re.compile(
+    r"""(?xi)
+    ( \bauthorization["']?\s{0,4}[:=]\s{0,4}["']?(?:bearer|basic|token)\s{1,4} (?=\S{0,200}\d)
+    | \bsecret_?access_?key["']?\s{0,4}[:=]\s{0,4}["']? (?=[A-Za-z0-9/+]{40})
+    | (?<![a-z])aws_secret_?access_?key["']?\s{0,4}[:=]\s{0,4}["']? (?=[A-Za-z0-9/+]{40})
+    | \b(?:Account|SharedAccess)Key= (?=[A-Za-z0-9/+]{20})
+    | \bhooks\.slack\.com/(?:services|workflows|triggers)/ (?=[A-Za-z0-9/_-]{15})
+    ) [A-Za-z0-9._~+/=-]{8,2000}
+    """
+)
+"""What is a key because of what stands before it, which stays."""
+
+_END = re.compile(r"-----END (?:[A-Z0-9]+ ){0,3}PRIVATE KEY(?: BLOCK)?-----")
+_BODY = re.compile(r"[A-Za-z0-9+/]{1,128}={0,2}")
+"""The last line of a private key, and those before it."""
 
 
 def masked(text: str, values: Iterable[str] = ()) -> str:
     """The text with a mask for everything that looks like a key, and for each of `values`."""
     for value in values:
         text = text.replace(value, MASK)
-    return _KEYS.sub(MASK, text)
+    text = _NAMED.sub(rf"\1{MASK}", _KEYS.sub(MASK, text))
+    return "\n".join(_without_ends(text.split("\n"))) if _END.search(text) else text
 
 
-_SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|(^|_)(PAT|PWD|AUTH)$", re.IGNORECASE)
+def _without_ends(lines: Iterable[str]) -> list[str]:
+    """The lines with a mask for what stands before the end of a private key whose beginning is elsewhere."""
+    kept = list[str]()
+    for line in lines:
+        if _END.match(line.strip()):
+            body = len(kept)
+            while body and _BODY.fullmatch(kept[body - 1].strip()):
+                body -= 1
+            kept[body:] = [MASK] if body < len(kept) else []
+        kept.append(line)
+    return kept
+
+
+_SECRET_NAME = re.compile(
+    r"KEY|TOKEN|SECRET|PASSW|PASSPHRASE|(?<!ASK)(?<!BY)(?<!COM)PASS(?:$|[_\d])|CREDENTIAL|JWT|COOKIE|WEBHOOK|(^|_)(PAT|PWD|AUTH)$",
+    re.IGNORECASE,
+)
 _NO_SECRETS = {"PWD", "OLDPWD", "SSH_AUTH_SOCK"}
 
 
@@ -104,10 +141,12 @@ def _is_secret(name: str) -> bool:
 _FILES = re.compile(
     r"""(?x)
     (?:^|.*/) (?:
-      \.env(?:rc)? | \.env\.(?!example$|sample$|template$|dist$)[^/]*
-      | [^/]*\.(?:pem|key|p12|pfx|pkcs12|jks|keystore|kdbx|ppk|tfstate)
-      | id_(?:rsa|dsa|ecdsa|ed25519)(?:_sk)?
-      | \.(?:netrc|npmrc|pypirc|pgpass|htpasswd|git-credentials|dockercfg|vault-token) | _netrc
+      \.env(?:rc)? | \.env[._~-](?!(?:example|sample|template|dist)$)[^/]*
+      | (?!(?:example|sample|template)\.)[^/]+\.(?:env|tfvars|tfvars\.json)
+      | [^/]*\.(?:pem|key|p12|pfx|pkcs12|jks|keystore|kdbx|ppk|tfstate)(?:~|\.(?:bak|backup|old|orig|save))?
+      | id_(?:rsa|dsa|ecdsa|ed25519)(?:_sk)?(?:[._~-](?![^/]*\b(?:pub|py|js|ts|go|rs|c|h|md)$)[^/]*)?
+      | \.(?:netrc|npmrc|pypirc|pgpass|htpasswd|git-credentials|dockercfg|vault-token|my\.cnf|s3cfg) | _netrc
+      | (?:[^/]*[._-])?kubeconfig | auth\.json | gh/hosts\.ya?ml
       | (?:[^/]*[._-])?(?:credentials?|secrets?)(?:\.(?:json|ya?ml|toml|ini|txt|cfg|env|xml))?
       | service[-_]account[^/]*\.json
       | \.(?:ssh|gnupg|aws|azure|kube)/.* | \.docker/config\.json | \.config/gcloud/.*
@@ -116,5 +155,5 @@ _FILES = re.compile(
 
 
 def holds_secrets(path: str) -> bool:
-    """Whether a file probably holds secrets, by its path; whatever the case of its letters, which some systems ignore."""
+    """Whether a file probably holds secrets, by its whole path; whatever the case of its letters, which some systems ignore."""
     return bool(_FILES.match(path.casefold()))
