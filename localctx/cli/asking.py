@@ -7,21 +7,31 @@ import signal
 import sys
 import unicodedata
 from contextlib import suppress
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from localctx.app.tools.approval import Answer, Reply
-from localctx.cli.render import Renderer, question
+from localctx.cli.render import Renderer, question, room
+from localctx.core.approval import WRITERS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from localctx.core.approval import Wish
 
-__all__ = ["Asking", "answered", "can_ask", "plainly"]
+__all__ = ["Asking", "answered", "asked", "behind_bars", "can_ask", "plainly", "told"]
 
 _MOST_LINES, _MOST_WIDTH = 60, 500
-"""Lines and characters of a line that are shown before the person wants to see all."""
+"""Lines of a terminal, and characters of a line, that are shown before the person wants to see all."""
+
+_BESIDE = 4
+"""The lines of a terminal that are left to the question itself."""
 
 _HIDING = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 """Characters that are not seen, or that move others: escapes, carriage returns, directions, joiners, ends of lines."""
+
+_BLANK = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
+"""Letters, signs and marks that are not seen either: fillers, an empty pattern of dots, what chooses a glyph."""
 
 
 def can_ask(*, as_json: bool) -> bool:
@@ -31,9 +41,11 @@ def can_ask(*, as_json: bool) -> bool:
 
 def plainly(text: str) -> str:
     r"""A text of a stranger as it is: what would not be seen is written as `\uXXXX`."""
-    return "".join(
-        each if each in "\n\t" or unicodedata.category(each) not in _HIDING else f"\\u{ord(each):04x}" for each in text
-    )
+    return "".join(f"\\u{ord(each):04x}" if _is_hidden(each) else each for each in text)
+
+
+def _is_hidden(each: str) -> bool:
+    return each not in "\n\t" and (unicodedata.category(each) in _HIDING or bool(_BLANK.match(each)))
 
 
 class Asking:
@@ -45,20 +57,68 @@ class Asking:
     async def __call__(self, wish: Wish) -> Answer:
         """What the person says. Ctrl-C there is Ctrl-C: it stops the turn."""
         self._render.end_line()
-        text = f"{wish.tool}: {wish.subject}" + (f"\n{wish.details}" if wish.details else "")
-        whole = plainly(text).split("\n")
-        shown = [line[:_MOST_WIDTH] + (" [...]" if len(line) > _MOST_WIDTH else "") for line in whole[:_MOST_LINES]]
-        question(shown)
-        more = shown != whole
+        columns, height = room()
+        whole, most = told(wish), min(_MOST_LINES, max(height - _BESIDE, 1))
+        cut = (line if len(line) <= _MOST_WIDTH else f"{line[:_MOST_WIDTH]} [...]" for line in whole)
+        shown = list(islice(behind_bars(cut, columns), most + 1))
+        more = len(shown) > most or any(len(line) > _MOST_WIDTH for line in whole)
+        question(shown[:most])
         if more:
             question([f"[not all is shown: {len(whole):,} lines, {sum(map(len, whole)):,} characters]"])
         while True:
-            prompt = f"allow? yes, no [reason], always this same one{', view all' if more else ''}: "
-            answer = answered(await _line(prompt))
+            answer = answered(await _line(asked(wish, view=more)))
             if answer is not None:
                 return answer
             if more:
-                question(whole)
+                question(list(behind_bars(whole, columns)))
+
+
+def told(wish: Wish) -> list[str]:
+    """What a model wishes to do, on one line as that has it, and the lines of the details."""
+    subject = plainly(wish.subject).replace("\n", "\\n").replace("\t", "\\t")
+    return [f"{wish.tool}: {subject}", *(plainly(wish.details).split("\n") if wish.details else [])]
+
+
+def behind_bars(lines: Iterable[str], columns: int) -> Iterator[str]:
+    """Lines as a terminal of so many columns has them, each behind a bar: so nothing in them can be taken for a question."""
+    for line in lines:
+        bar = "| "
+        for part in _parts(line.expandtabs(4), max(columns - 3, 8)):
+            yield bar + part
+            bar = "|>"
+
+
+def _parts(line: str, width: int) -> Iterator[str]:
+    """A line in parts that are no wider; what may take two columns is taken to do so."""
+    start, taken = 0, 0
+    for at, each in enumerate(line):
+        wide = 1 + (unicodedata.east_asian_width(each) in "WFA")
+        if taken + wide > width:
+            yield line[start:at]
+            start, taken = at, 0
+        taken += wide
+    yield line[start:]
+
+
+def asked(wish: Wish, *, view: bool) -> str:
+    """The question: which tool would do what of how many lines, and what each answer grants."""
+    lines = wish.subject.count("\n") + 1 + (wish.details.count("\n") + 1 if wish.details else 0)
+    said = {
+        "fetch_url": f"yes (any page of {_short(wish.subject)} in this run), no [reason]",
+        "read_file": "yes, no [reason], always this file",
+        **dict.fromkeys(WRITERS, "yes, no [reason], always (this file, whatever is written)"),
+    }
+    answers = said.get(wish.tool, "yes, no [reason], always this same one")
+    return (
+        f"{wish.tool}, {lines:,} {'line' if lines == 1 else 'lines'}: allow? {answers}{', view all' if view else ''}: "
+    )
+
+
+def _short(host: str) -> str:
+    return plainly(host) if len(host) <= _MOST_HOST else "this host"
+
+
+_MOST_HOST = 60
 
 
 def answered(line: str) -> Answer | None:

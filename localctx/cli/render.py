@@ -36,6 +36,7 @@ __all__ = [
     "paint",
     "printable",
     "question",
+    "room",
     "say",
     "window_json",
 ]
@@ -106,9 +107,9 @@ _COLOURS = {"+": "32", "-": "31", "@": "36"}
 
 
 def question(lines: Sequence[str]) -> None:
-    """Prints what a person is to decide about, to stderr: the lines of a diff in its colours."""
+    """Prints what a person is to decide about, to stderr: the lines of a diff, behind their `| `, in its colours."""
     for line in lines if sys.stderr is not None else ():
-        text, colour = printable(line, sys.stderr.encoding), _COLOURS.get(line[:1])
+        text, colour = printable(line, sys.stderr.encoding), _COLOURS.get(line.removeprefix("| ")[:1])
         print(f"\x1b[{colour}m{text}\x1b[0m" if colour and _draws(sys.stderr) else text, file=sys.stderr, flush=True)
 
 
@@ -140,6 +141,11 @@ def columns() -> int:
 
 
 _NARROW = 40
+
+
+def room() -> tuple[int, int]:
+    """The columns and lines of the terminal that questions are put on."""
+    return _size(sys.stderr) if sys.stderr.isatty() else (_COLUMNS, _LINES)
 
 
 def _draw(text: str, stream: TextIO) -> None:

@@ -34,7 +34,13 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """`TOOL:PATTERN`; in a pattern, `*` stands for any characters."""
+    """`TOOL:PATTERN`; in a pattern, `*` stands for any characters.
+
+    In a command it stands for less, lest it allows what nobody thought of: for nothing by which a shell would do a second
+    thing, for no option by which a well-known program runs another one, writes or deletes (`--output`, `-o`, `-c`, `-exec`
+    and their kin, shortened ones too), and behind a letter or a digit only for nothing, or for a blank and what follows it:
+    `ls*` is not `lsof`. What a rule is to allow beyond that, it writes out. No wall: a program may have options of its own.
+    """
 
     tool: str
     pattern: str
@@ -44,7 +50,10 @@ class Rule:
         if wish.tool != self.tool:
             return False
         stars = _stars(self.pattern, wish.subject)
-        return stars is not None and not (self.tool == COMMAND and any(map(_SECOND.search, stars)))
+        if stars is None or self.tool != COMMAND:
+            return stars is not None
+        before = re.split(r"\*+", self.pattern)[:-1]
+        return all(_is_harmless(star, behind) for star, behind in zip(stars, before, strict=True))
 
 
 def _stars(pattern: str, subject: str) -> list[str] | None:
@@ -64,9 +73,46 @@ def _stars(pattern: str, subject: str) -> list[str] | None:
     return [*stars, left]
 
 
-_SECOND = re.compile(r"[;&|<>()`$\\\x00-\x1f\x7f]")
-"""By what a shell would do a second thing. In a command `*` stands for none of it: no `;`, `&&`, pipe, substitution, redirection or
-line end. A rule that is to allow these writes them out."""
+def _is_harmless(star: str, behind: str) -> bool:
+    """Whether a star in a command, behind a text of its pattern, may stand for this."""
+    if _SECOND.search(star) or (behind[-1:].isalnum() and star[:1] not in {"", " ", "\t"}):
+        return False
+    dashes = re.search(r"(?:^|\s)(-{1,2})$", behind)
+    words = f"{dashes[1] if dashes else ''}{star}".translate(_UNQUOTED).split()
+    return not any(map(_does_more, words))
+
+
+_SECOND = re.compile(r"[;&|<>(){}!`$\\\x00-\x1f\x7f]")
+"""By what a shell would do a second thing, or make words of others: `;`, `&&`, pipe, substitution, redirection, line end, braces."""
+
+_UNQUOTED = {ord(quote): None for quote in "'\""}
+"""Quotes, which a shell takes away: `-ex""ec` is `-exec`."""
+
+_MORE = (
+    "--output",
+    "--exec",
+    "--config-env",
+    "--upload-pack",
+    "-o",
+    "-c",
+    "-exec",
+    "-ok",
+    "-delete",
+    "-fprint",
+    "-fls",
+)
+"""How options begin that run a program, write or delete, in git, find, sort and others (their manuals)."""
+
+_SHORTENED = 4
+"""The least characters of a long option that git takes for the whole one where no other begins so (`--ou`)."""
+
+
+def _does_more(word: str) -> bool:
+    """Whether a word is one of these options, with its value or shortened."""
+    option = re.match(r"[-A-Za-z]*", word)
+    name = option[0] if option else ""
+    shortened = name.startswith("--") and len(name) >= _SHORTENED and any(each.startswith(name) for each in _MORE)
+    return shortened or name.startswith(_MORE)
 
 
 def rule(text: str) -> Rule:

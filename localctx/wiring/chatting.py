@@ -54,7 +54,7 @@ from localctx.wiring.places import (
 )
 from localctx.wiring.probing import Talking, detector, runtime_of, usual_addresses, wanted
 from localctx.wiring.speeds import measured_speeds
-from localctx.wiring.tooling import chosen, introduction, offer
+from localctx.wiring.tooling import chosen, introduction, offer, secrets_of
 from localctx.wiring.vocabularies import encoded, ollama_tokenizer
 
 if TYPE_CHECKING:
@@ -129,8 +129,9 @@ async def open_chat(
         index = recall_index(kept)
         if sets and _may_call(model, emit, insisted=given.tools is not None):
             approver = Approver(emit, [rule(text) for text in given.allow], yes=yes, ask=ask)
-            tools = chosen(sets, _recorded(chat, index), Path.cwd(), approver, chat.fit)
-            offer(chat, tools, emit, insisted=given.tools is not None)
+            secrets = secrets_of(given)
+            tools = chosen(sets, _recorded(chat, index), Path.cwd(), approver, chat.fit, secrets=secrets)
+            offer(chat, tools, emit, secrets, insisted=given.tools is not None)
         chat.preflight()
         beside = [asyncio.create_task(_refresh()), asyncio.create_task(_find_vocabulary(runtime, model))]
         try:

@@ -92,6 +92,27 @@ def test_secrets_reach_neither_model_nor_journal(localctx: Run, fake: Fake, tmp_
     assert key not in kept + done.stdout + done.stderr + json.dumps(fake.chats)
 
 
+@pytest.mark.parametrize("command", ["env", "echo $ROUTER $COPY $LOCALCTX_SUMMARIZER_MODEL", "cat /proc/$PPID/environ"])
+def test_the_keys_of_this_run_are_kept_from_commands_and_masked(
+    localctx: Run, fake: Fake, tmp_path: Path, command: str
+) -> None:
+    key, password = "the-very-key-of-mine", "pass-of-mine"
+    plays(fake, call("run_command", command=command), call("read_file", path="a"), "Done.")
+    (tmp_path / "work" / "a").write_text(f"{key} {password}\n", encoding="utf-8")
+    address = fake.url.replace("://", f"://me:{password}@")
+    variables = {"ROUTER": key, "COPY": f"x{key}", "LOCALCTX_SUMMARIZER_MODEL": f"{address}#fake-model"}
+    done = localctx(
+        *("run", "Go.", "--url", address, "--session", "s", "--yes", "--json", "--api-key-env", "ROUTER"), **variables
+    )
+    assert done.returncode == 0, done.stderr
+    ran, read = results(fake.chats[-1])
+    assert "exit code" in ran
+    assert "[masked secret] [masked secret]" in read
+    kept = (tmp_path / "data" / "sessions" / "s" / "journal.jsonl").read_text(encoding="utf-8")
+    for secret in (key, password):
+        assert secret not in kept + done.stdout + done.stderr + json.dumps(fake.chats)
+
+
 @pytest.fixture
 def allow(tmp_path: Path) -> Callable[[str], None]:
     def write(text: str) -> None:
@@ -299,7 +320,9 @@ def test_what_is_long_is_shown_whole_when_it_is_wanted(fake: Fake, environment: 
     plays(fake, call("write_file", path="a", content=content), "Done.")
     child = terminal(fake, environment, folder, "Write it.")
     child.expect("not all is shown: 205 lines")
+    assert 0 < str(child.before).count("\n| +line") <= 40 - 4, "no more than the terminal has"
     reply(child, "v")
+    child.expect("write_file, 205 lines: allow")
     child.expect("the end")
     child.expect(READY)
     child.sendeof()

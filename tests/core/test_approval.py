@@ -52,12 +52,57 @@ def test_a_rule_allows_what_it_says(text: str, tool: str, subject: str, allowed:
             " < x",
             "\nrm x",
         ),
-        *("\rrm x", " (rm x)", " \\\nrm x", "\x00rm", " 2>&1", " <(rm x)"),
+        *(" !x", " {a,b}", "\rrm x", " (rm x)", " \\\nrm x", "\x00rm", " 2>&1", " <(rm x)"),
     ],
 )
 def test_a_star_allows_no_second_thing_in_a_command(more: str) -> None:
     assert not rule("run_command:git status*").allows(Wish("run_command", f"git status{more}"))
     assert not rule("run_command:*").allows(Wish("run_command", f"git status{more}"))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "command"),
+    [
+        ("git log *", "git log --output=/tmp/x"),
+        ("git log *", "git log --outp=/tmp/x"),
+        ("git log *", "git log --out'put'=x"),
+        ("git log*", "git log --output x"),
+        ("git log -*", "git log -oX"),
+        ("git log --*", "git log --output=x"),
+        ("git *", "git -c core.pager=x log"),
+        ("git *", "git -ccore.pager=x log"),
+        ("git *", "git --config-env=core.pager=X log"),
+        ("git fetch *", "git fetch --upload-pack=x a"),
+        ("git rebase *", "git rebase --exec x"),
+        ("find *", "find . -delete"),
+        ("find *", "find . -exec rm x"),
+        ("find *", 'find . -ex""ecdir rm x'),
+        ("sort *", "sort a -o b"),
+        ("sort *", "sort a -ob"),
+    ],
+)
+def test_a_star_allows_no_option_that_does_more(pattern: str, command: str) -> None:
+    assert not rule(f"run_command:{pattern}").allows(Wish("run_command", command))
+    assert rule(f"run_command:{command}").allows(Wish("run_command", command)), "where it is written out"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "command", "allowed"),
+    [
+        ("git status*", "git statusx", False),
+        ("git status*", "git status-evil", False),
+        ("git status*", "git status -s", True),
+        ("ls*", "ls", True),
+        ("ls*", "ls -la src", True),
+        ("ls*", "lsof", False),
+        ("pytest tests/*", "pytest tests/core -q", True),
+        ("git log *", "git log --oneline --color --stat", True),
+        ("git -c a=b *", "git -c a=b log", True),
+        ("git log --no-*", "git log --no-color", True),
+    ],
+)
+def test_a_star_behind_a_letter_does_not_lengthen_its_word(pattern: str, command: str, allowed: bool) -> None:  # noqa: FBT001  a test
+    assert rule(f"run_command:{pattern}").allows(Wish("run_command", command)) is allowed
 
 
 @pytest.mark.parametrize("text", ["", "run_command", "run_command:", ":x", "list_dir:*", "RUN_COMMAND:x"])

@@ -10,6 +10,7 @@ import pytest
 from localctx.config import load
 from localctx.core.approval import Verdict, Wish
 from localctx.core.outgoing import WireMessage
+from localctx.core.secrets import Secrets
 from localctx.ports import Outcome, Tool
 from localctx.wiring import connect
 from localctx.wiring.tooling import chosen
@@ -43,7 +44,7 @@ class Nobody:
 def names(text: str, folder: Path) -> list[str]:
     given = load({"tools": text}, environment={}, project=folder, user=folder)
     own: list[Tool] = [Own("my_own"), Own("recall")]
-    return [tool.name for tool in chosen(given.tool_sets("all"), own, folder, Nobody(), str)]
+    return [tool.name for tool in chosen(given.tool_sets("all"), own, folder, Nobody(), str, secrets=Secrets())]
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, TypeAlias
 
+from localctx.app.tools.place import visible
 from localctx.core.approval import COMMAND, Verdict, Wish
 from localctx.core.events import Notice
+from localctx.core.secrets import masked
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -81,18 +83,27 @@ class Approver:
     def _refused(self, wish: Wish) -> Verdict:
         """Nobody can be asked: the model is told, and once the person, too."""
         allow = f'allow = ["{wish.tool}:..."] in your localctx.toml'
-        allow += " (* there stands for none of ; & | < > ( ) $)" if wish.tool == COMMAND else ""
+        allow += (
+            " (* there stands for none of ; & | < > ( ) { } ! $, nor for options such as -c, -o and --exec)"
+            if wish.tool == COMMAND
+            else ""
+        )
         if not self._noticed:
             self._noticed = True
+            subject = visible(masked(wish.subject))
+            subject = subject if len(subject) <= _MOST_TOLD else f"{subject[:_MOST_TOLD]}..."
             flag = "" if wish.tool == _OF_SECRETS else "--yes or "
             self.emit(
                 Notice(
                     "not-approved",
-                    f"{wish.tool} {wish.subject[:80]} was refused: nobody can be asked here; {flag}{allow} lets it",
+                    f"{wish.tool} {subject} was refused: nobody can be asked here; {flag}{allow} lets it",
                 )
             )
         return Verdict(granted=False, reason="the user has not allowed this, and cannot be asked now; do without it")
 
+
+_MOST_TOLD = 80
+"""The characters of a subject that a notice holds."""
 
 _BY_HOST, _OF_SECRETS = "fetch_url", "read_file"
 """The tool of which a yes lasts for the run, and the one that asks only for files that may hold secrets."""

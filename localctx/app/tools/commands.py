@@ -14,7 +14,6 @@ from localctx.app.tools.programs import run_program
 from localctx.core.approval import COMMAND, Wish
 from localctx.core.arguments import described
 from localctx.core.results import Provenance
-from localctx.core.secrets import without_secrets
 from localctx.ports import Outcome
 
 if TYPE_CHECKING:
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from localctx.app.tools.place import Place
     from localctx.app.tools.programs import Ran
     from localctx.core.outgoing import WireMessage
+    from localctx.core.secrets import Secrets
     from localctx.ports import Approval
 
 __all__ = ["RunCommand"]
@@ -45,6 +45,7 @@ class RunCommand:
 
     place: Place
     approval: Approval
+    secrets: Secrets
     name = COMMAND
 
     @property
@@ -66,7 +67,7 @@ class RunCommand:
             ran = await run_program(
                 ["/bin/sh", "-c", command],
                 folder=self.place.root,
-                environment={**without_secrets(os.environ), **_QUIET},
+                environment={**self.secrets.left_of(os.environ), **_QUIET},
                 seconds=seconds,
                 kept=_KEPT_BYTES,
                 most=MOST_BYTES,

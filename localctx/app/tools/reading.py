@@ -77,7 +77,7 @@ class ReadFile:
         if (line or 1) < 1 or (lines or 1) < 1 or (byte or 0) < 0:
             raise ValueError("line and lines count from 1, byte from 0")
         shown = await run_sync(partial(_where, self.place, path), abandon_on_cancel=True)
-        if holds_secrets(shown):
+        if holds_secrets(f"{self.place.root}/{shown}"):
             await permitted(self.approval, Wish(self.name, shown, "it may hold secrets, which the model would see"))
         wanted = _Wanted(line or 1, lines, byte)
         page = await run_sync(partial(_read, self.place, path, shown, wanted), abandon_on_cancel=True)

@@ -13,7 +13,6 @@ from localctx.app.tools.programs import run_program
 from localctx.app.tools.reading import local
 from localctx.app.tools.walking import DONE, Search
 from localctx.core.arguments import described
-from localctx.core.secrets import without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
 
     from localctx.app.tools.place import Place
     from localctx.core.outgoing import WireMessage
+    from localctx.core.secrets import Secrets
     from localctx.ports import Outcome
 
 __all__ = ["Find", "Grep"]
@@ -36,6 +36,7 @@ class Find:
     """Finds files by a glob, but for those that are ignored."""
 
     place: Place
+    secrets: Secrets
     name = "find"
 
     @property
@@ -50,7 +51,8 @@ class Find:
     async def run(self, arguments: Mapping[str, Any]) -> Outcome:
         """Their paths. Raises `ValueError` where it cannot be looked."""
         path, glob = arguments.get("path") or ".", _pattern(arguments["glob"], "glob")
-        return await _searched(Search(str(self.place.root), path, glob, None, _MOST_FILES), self.place.root)
+        search = Search(str(self.place.root), path, glob, None, _MOST_FILES)
+        return await _searched(search, self.place.root, self.secrets)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,7 @@ class Grep:
     """Finds lines by a regular expression, but for files that are ignored, binary, or may hold secrets."""
 
     place: Place
+    secrets: Secrets
     name = "grep"
 
     @property
@@ -75,7 +78,7 @@ class Grep:
         path, pattern = arguments.get("path") or ".", _pattern(arguments["pattern"], "pattern")
         glob = arguments.get("glob") or None
         search = Search(str(self.place.root), path, glob and _pattern(glob, "glob"), pattern, _MOST_LINES)
-        return await _searched(search, self.place.root)
+        return await _searched(search, self.place.root, self.secrets)
 
 
 def _pattern(text: str, name: str) -> str:
@@ -84,12 +87,12 @@ def _pattern(text: str, name: str) -> str:
     return text
 
 
-async def _searched(search: Search, folder: Path) -> Outcome:
+async def _searched(search: Search, folder: Path, secrets: Secrets) -> Outcome:
     command = [sys.executable, "-P", "-m", "localctx.app.tools.walking"]
     ran = await run_program(
         command,
         folder=folder,
-        environment={**without_secrets(os.environ), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        environment={**secrets.left_of(os.environ), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         seconds=SECONDS,
         kept=_MOST_BYTES,
         most=_MOST_BYTES,

@@ -89,7 +89,7 @@ def found(search: Search, passed: Passed) -> Iterator[str]:
             if expression is None:
                 yield visible(each.shown)
             else:
-                yield from _lines(each, expression, passed)
+                yield from _lines(each, expression, passed, search.root)
 
 
 def _globs(lines: Iterable[str]) -> GitIgnoreSpec:
@@ -182,9 +182,9 @@ def _is_ignored(shown: str, ignored: _Ignored, *, folder: bool) -> bool:
     return False
 
 
-def _lines(spot: Spot, expression: re.Pattern[str], passed: Passed) -> Iterator[str]:
+def _lines(spot: Spot, expression: re.Pattern[str], passed: Passed, root: str) -> Iterator[str]:
     """The lines of a file that match, with their numbers."""
-    if holds_secrets(spot.shown):
+    if holds_secrets(f"{root}/{spot.shown}"):
         passed.by("files that may hold secrets, not searched")
         return
     try:

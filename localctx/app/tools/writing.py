@@ -84,7 +84,7 @@ class EditFile:
             if before.text is None:
                 raise ValueError(f"there is no {visible(path)}; write_file makes files")
             texts = (old, new) if "\r\n" in before.text else (old.replace("\r\n", "\n"), new.replace("\r\n", "\n"))
-            return _replaced(before.text, *texts, tells=not holds_secrets(before.shown))
+            return _replaced(before.text, *texts, tells=not holds_secrets(f"{self.place.root}/{before.shown}"))
 
         return await _rewrite(self.name, self.place, self.approval, path, edited)
 

@@ -80,3 +80,12 @@ async def test_where_nobody_can_be_asked_the_model_is_told_each_time_and_the_per
     assert notice.code == "not-approved"
     assert "run_command make was refused" in notice.text
     assert "--yes or allow = " in notice.text
+
+
+async def test_the_notice_holds_one_line_without_keys() -> None:
+    events: list[Event] = []
+    await Approver(events.append).of(Wish("run_command", f"curl\n-u ghp_{'a1' * 18} {'x' * 200}"))
+    (notice,) = events
+    assert isinstance(notice, Notice)
+    assert notice.text.startswith(f"run_command curl\\n-u [masked secret] {'x' * 55}... was refused")
+    assert "\n" not in notice.text

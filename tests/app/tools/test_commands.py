@@ -17,13 +17,14 @@ from localctx.app.tools.toolbox import Toolbox
 from localctx.core.approval import Wish
 from localctx.core.messages import ToolCall
 from localctx.core.results import Provenance
+from localctx.core.secrets import Secrets
 from tests.app.tools.conftest import Bench
 
 pytestmark = pytest.mark.anyio
 
 
 async def run(bench: Bench, command: str, **more: object) -> str:
-    return await bench.call(RunCommand(bench.place, bench.person), command=command, **more)
+    return await bench.call(RunCommand(bench.place, bench.person, Secrets()), command=command, **more)
 
 
 @pytest.mark.parametrize(
@@ -54,7 +55,7 @@ async def test_it_is_asked_for_by_its_whole_line(bench: Bench) -> None:
 
 
 async def test_what_it_says_is_marked_as_a_stranger_s(bench: Bench) -> None:
-    tool = RunCommand(bench.place, bench.person)
+    tool = RunCommand(bench.place, bench.person, Secrets())
     outcome = await Toolbox([tool]).run(ToolCall("1", tool.name, '{"command": "echo hi"}'))
     assert outcome.provenance == Provenance("command", "echo hi")
 
@@ -71,7 +72,7 @@ async def test_what_it_says_is_marked_as_a_stranger_s(bench: Bench) -> None:
     ],
 )
 async def test_what_is_no_command_is_not_run(bench: Bench, arguments: dict[str, object], said: str) -> None:
-    assert said in await bench.call(RunCommand(bench.place, bench.person), **arguments)
+    assert said in await bench.call(RunCommand(bench.place, bench.person, Secrets()), **arguments)
 
 
 def alive(pids: list[int]) -> list[int]:

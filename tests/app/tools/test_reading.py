@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
 from localctx.app.tools.reading import ListDir, ReadFile
+from localctx.app.tools.searching import Grep
 from localctx.app.tools.toolbox import Toolbox
 from localctx.core.approval import Wish
 from localctx.core.messages import ToolCall
 from localctx.core.results import PAGE_CHARACTERS, Provenance
+from localctx.core.secrets import Secrets
 from localctx.ports import Outcome
-from tests.app.tools.conftest import Bench
+from tests.app.tools.conftest import Bench, Person
 
 pytestmark = pytest.mark.anyio
 
@@ -136,6 +139,17 @@ async def test_a_name_that_is_no_utf_8_is_told_so_that_it_can_be_read(bench: Ben
     tool = reader(bench)
     outcome = await Toolbox([tool]).run(ToolCall("1", tool.name, r'{"path": "caf\udce9"}'))
     assert outcome == Outcome("inside", Provenance("local-file", r"caf\udce9"))
+
+
+async def test_all_in_a_folder_of_keys_is_asked_for_where_it_is_the_working_folder_too(tmp_path: Path) -> None:
+    root = tmp_path / ".ssh"
+    root.mkdir()
+    (root / "deploy").write_text("inside", encoding="utf-8")
+    bench = Bench(root, tmp_path, Person("no"))
+    assert await bench.call(reader(bench), path="deploy") == "error: no"
+    assert [wish.subject for wish in bench.person.wishes] == ["deploy"]
+    told = await bench.call(Grep(bench.place, Secrets()), pattern="inside")
+    assert told == "nothing found\n[files that may hold secrets, not searched: 1]"
 
 
 async def test_keys_are_masked(bench: Bench) -> None:

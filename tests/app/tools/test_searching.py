@@ -9,6 +9,7 @@ import pytest
 from localctx.app.tools import searching
 from localctx.app.tools.searching import Find, Grep
 from localctx.app.tools.walking import Passed, Search, found
+from localctx.core.secrets import Secrets
 from tests.app.tools.conftest import OUTSIDE, Bench
 
 pytestmark = pytest.mark.anyio
@@ -39,7 +40,7 @@ def project(bench: Bench) -> Bench:
 
 
 async def test_files_are_found_by_name_but_for_ignored_ones_and_links(project: Bench) -> None:
-    find = Find(project.place)
+    find = Find(project.place, Secrets())
     assert await project.call(find, glob="*.py") == "a.py\nsrc/b.py"
     assert await project.call(find, glob="src/**") == "src/.gitignore\nsrc/b.py\nsrc/data.txt\nsrc/keep.log"
     assert await project.call(find, glob="*.py", path="src") == "src/b.py"
@@ -50,7 +51,7 @@ async def test_files_are_found_by_name_but_for_ignored_ones_and_links(project: B
 
 
 async def test_lines_are_found_with_their_places_and_what_was_passed_over_is_said(project: Bench) -> None:
-    grep = Grep(project.place)
+    grep = Grep(project.place, Secrets())
     assert await project.call(grep, pattern=r"first\(\)|first kept") == (
         "a.py:3:def first():\nsrc/b.py:2:    return first()\nsrc/keep.log:1:first kept\n"
         "[files that may hold secrets, not searched: 1; binary files, not searched: 1]"
@@ -69,13 +70,13 @@ async def test_lines_are_found_with_their_places_and_what_was_passed_over_is_sai
     ],
 )
 async def test_a_pattern_that_is_none_is_explained(project: Bench, pattern: str, said: str) -> None:
-    assert said in await project.call(Grep(project.place), pattern=pattern)
+    assert said in await project.call(Grep(project.place, Secrets()), pattern=pattern)
 
 
 async def test_a_pattern_that_takes_for_ever_is_ended(project: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(searching, "SECONDS", 2.0)
     (project.root / "b.txt").write_text("a" * 60 + "!\n", encoding="utf-8")
-    told = await project.call(Grep(project.place), pattern=r"^(import os|(a+)+)$")
+    told = await project.call(Grep(project.place, Secrets()), pattern=r"^(import os|(a+)+)$")
     assert told == "a.py:1:import os\n[stopped after 2 s: simplify the pattern, or name a smaller folder]"
 
 
@@ -83,21 +84,21 @@ async def test_an_ignore_file_that_takes_for_ever_is_ended(project: Bench, monke
     monkeypatch.setattr(searching, "SECONDS", 2.0)
     (project.root / ".gitignore").write_text("*a" * 40 + "b\n", encoding="utf-8")
     (project.root / ("a" * 200)).touch()
-    assert "[stopped after 2 s" in await project.call(Find(project.place), glob="*")
+    assert "[stopped after 2 s" in await project.call(Find(project.place, Secrets()), glob="*")
 
 
 async def test_no_more_is_told_than_there_may_be(project: Bench) -> None:
     for number in range(400):
         (project.root / "src" / f"{number:03}.c").write_text("int x;\n", encoding="utf-8")
-    told = (await project.call(Find(project.place), glob="*.c")).splitlines()
+    told = (await project.call(Find(project.place, Secrets()), glob="*.c")).splitlines()
     assert (len(told), told[-1]) == (301, "[there are more than 300: narrow it down]")
-    told = (await project.call(Grep(project.place), pattern="int")).splitlines()
+    told = (await project.call(Grep(project.place, Secrets()), pattern="int")).splitlines()
     assert told[200].startswith("[there are more than 200: narrow it down")
 
 
 async def test_odd_lines_are_shown_around_their_match(bench: Bench) -> None:
     (bench.root / "a").write_bytes(b"x" * 5_000 + b"needle" + b"\xff" * 3_000 + b"\n" + b"\r\x1b[2Jneedle\r\n")
-    told = (await bench.call(Grep(bench.place), pattern="needle")).splitlines()
+    told = (await bench.call(Grep(bench.place, Secrets()), pattern="needle")).splitlines()
     assert told[0].startswith("a:1:...xxx")
     assert "needle" in told[0]
     assert len(told[0]) < 250
@@ -107,8 +108,8 @@ async def test_10_000_files_are_gone_through(bench: Bench) -> None:
     for number in range(10_000):
         (bench.root / f"{number:05}").touch()
     (bench.root / "99999").write_text("needle", encoding="utf-8")
-    assert await bench.call(Grep(bench.place), pattern="needle") == "99999:1:needle"
-    assert await bench.call(Find(bench.place), glob="0000[1-3]") == "00001\n00002\n00003"
+    assert await bench.call(Grep(bench.place, Secrets()), pattern="needle") == "99999:1:needle"
+    assert await bench.call(Find(bench.place, Secrets()), glob="0000[1-3]") == "00001\n00002\n00003"
 
 
 def test_folders_that_must_not_be_read_are_passed_over(locked: Bench) -> None:
@@ -132,4 +133,4 @@ def test_a_folder_deeper_than_any_is_passed_over(bench: Bench) -> None:
 async def test_a_folder_of_strangers_runs_none_of_its_code(bench: Bench) -> None:
     for name in ("json.py", "localctx.py", "pathspec.py"):
         (bench.root / name).write_text(f"raise SystemExit({OUTSIDE!r})", encoding="utf-8")
-    assert await bench.call(Find(bench.place), glob="json.py") == "json.py"
+    assert await bench.call(Find(bench.place, Secrets()), glob="json.py") == "json.py"
