@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import secrets
 from contextlib import suppress
 from dataclasses import dataclass
@@ -92,8 +93,12 @@ class EditFile:
         def edited(before: _Before) -> str:
             if before.text is None:
                 raise ValueError(f"there is no {visible(path)}; write_file makes files")
-            texts = (old, new) if "\r\n" in before.text else (old.replace("\r\n", "\n"), new.replace("\r\n", "\n"))
-            return _replaced(before.text, *texts, tells=not holds_secrets(before.shown))
+            tells, mixed = not holds_secrets(before.shown), "\r\n" in before.text
+            if mixed and "\r\n" in old:
+                return _replaced(before.text, old, new, tells=tells)
+            plain = before.text.replace("\r\n", "\n")
+            after = _replaced(plain, old.replace("\r\n", "\n"), new.replace("\r\n", "\n"), tells=tells)
+            return _merged(before.text, plain, after) if mixed else after
 
         return await _rewrite(self.name, self.place, self.approval, path, edited)
 
@@ -124,6 +129,23 @@ def _replaced(text: str, old: str, new: str, *, tells: bool) -> str:
     near = similar(text, old) if tells else []
     hint = "\nThe most similar lines:\n" + "\n".join(near) if near else ""
     raise ValueError(f"old is not in the file; it must be exact, blanks too{hint}")
+
+
+def _merged(text: str, plain: str, after: str) -> str:
+    r"""A text of mixed line ends with what was changed in it as it is shown, `plain`, with `\n` alone.
+
+    What did not change keeps its line ends; what came has the next one that was there.
+    """
+    head = len(os.path.commonprefix([plain, after]))  # noqa: RUF071  characters are what is meant
+    tail = len(os.path.commonprefix([plain[head:][::-1], after[head:][::-1]]))  # noqa: RUF071  characters are what is meant
+    ends = [len(found[0]) - 1 for found in _LINE_END.finditer(text)]
+    start, end = (at + sum(ends[: plain.count("\n", 0, at)]) for at in (head, len(plain) - tail))
+    near = _LINE_END.search(text, start)
+    came = after[head : len(after) - tail].replace("\n", near[0] if near else "\n")
+    return f"{text[:start]}{came}{text[end:]}"
+
+
+_LINE_END = re.compile(r"\r?\n")
 
 
 @dataclass(frozen=True, slots=True)

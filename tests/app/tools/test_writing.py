@@ -250,3 +250,19 @@ async def test_a_mark_at_the_beginning_is_kept_and_other_hard_links_are_told_of(
     assert told == "a changed: +1 -1 lines; its other hard links keep what they had"
     assert (bench.root / "a").read_bytes() == b"\xef\xbb\xbfnew\n"
     assert (bench.root / "b").read_bytes() == b"\xef\xbb\xbfold\n"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "left"),
+    [
+        ("one\ntwo\nthree", "one\n2\nthree", b"one\r\n2\nthree\r\nfour"),
+        ("one\ntwo\n", "one\nand\ntwo\n", b"one\r\nand\ntwo\nthree\r\nfour"),
+        ("two\nthree\nfour", "2\n3\n4", b"one\r\n2\n3\n4"),
+        ("three\n", "", b"one\r\ntwo\nfour"),
+        ("one\n", "1\n\n", b"1\r\n\r\ntwo\nthree\r\nfour"),
+    ],
+)
+async def test_what_is_shown_of_mixed_line_ends_is_found(bench: Bench, old: str, new: str, left: bytes) -> None:
+    (bench.root / "a").write_bytes(b"one\r\ntwo\nthree\r\nfour")
+    await bench.call(edit(bench), path="a", old=old, new=new)
+    assert (bench.root / "a").read_bytes() == left
