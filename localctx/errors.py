@@ -46,11 +46,14 @@ __all__ = [
 class Interrupted(SystemExit):
     """The user wants to stop. Not a `KeyboardInterrupt`, which command-line libraries turn into an exit of their own.
 
-    An event loop lets no other exception pass that is raised between two of its steps.
+    An event loop lets no other exception pass that is raised between two of its steps. The `code` that the program ends with
+    is 128 and the signal's number; 2, SIGINT, unless given.
     """
 
-    def __init__(self) -> None:
-        super().__init__(130)
+    code: int
+
+    def __init__(self, number: int = 2) -> None:
+        super().__init__(128 + number)
 
 
 class LocalctxError(Exception):

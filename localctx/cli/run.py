@@ -171,7 +171,7 @@ async def _run(opening: _Opening, asked: _Asked, journal: FileJournal | MemoryJo
 
     finish, code = "interrupted", 0
     try:
-        with fetching() as progress, _one_interrupt():
+        with fetching() as progress, _stopped_by(signal.SIGINT, *_ENDING):
             async with opening(progress) as chat:
                 finish = await chat.ask(asked.text, asked.images)
     except LocalctxError as error:
@@ -204,7 +204,7 @@ async def _sit(place: _Place, render: Renderer, opening: _Opening) -> None:
         return await _models(place.given, chat)
 
     try:
-        with fetching() as progress, Desk(render, _typed(place.journal), models) as desk:
+        with _stopped_by(*_ENDING), fetching() as progress, Desk(render, _typed(place.journal), models) as desk:
             note("type a message, /help for commands, /exit or Ctrl-D to leave")
             while True:
                 try:
@@ -280,24 +280,30 @@ async def _models(given: Settings, chat: Chat) -> Sequence[ModelReport]:
     return report.models
 
 
-@contextmanager
-def _one_interrupt() -> Iterator[None]:
-    """Takes the first Ctrl-C as the wish to stop, and those after it as the same wish."""
-    loop, task, wished = asyncio.get_running_loop(), asyncio.current_task(), False
+_ENDING = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
-    def stop() -> None:
+
+@contextmanager
+def _stopped_by(*numbers: int) -> Iterator[None]:
+    """Takes the first of these signals as the wish to stop, and those after it as the same wish; what is ignored stays so."""
+    loop, task, wished = asyncio.get_running_loop(), asyncio.current_task(), 0
+
+    def stop(number: int) -> None:
         nonlocal wished
         if not wished and task is not None:
-            wished = True
+            wished = number
             task.cancel()
 
+    taken = [number for number in numbers if signal.getsignal(number) != signal.SIG_IGN]
     with suppress(NotImplementedError):  # where the loop takes no signals, Python's own handling stays
-        loop.add_signal_handler(signal.SIGINT, stop)
+        for number in taken:
+            loop.add_signal_handler(number, stop, number)
     try:
         yield
-    except asyncio.CancelledError:
-        if wished:
-            loop.remove_signal_handler(signal.SIGINT)
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
-            raise Interrupted from None
-        raise
+    except (asyncio.CancelledError, Exception):  # a terminal that is gone makes trouble of its own
+        if not wished:
+            raise
+        for number in taken:
+            loop.remove_signal_handler(number)
+            signal.signal(number, signal.SIG_IGN)
+        raise Interrupted(wished) from None

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from localctx.app.tools.approval import permitted
-from localctx.app.tools.place import visible
+from localctx.app.tools.place import explained, visible
 from localctx.app.tools.programs import run_program
 from localctx.core.approval import COMMAND, Wish
 from localctx.core.arguments import described
@@ -62,6 +62,8 @@ class RunCommand:
             raise ValueError(f"a command has from 1 to {_LONGEST:,} characters, none of them a NUL")
         if not 0 < seconds <= _MOST_SECONDS:
             raise ValueError(f"seconds is from 1 to {_MOST_SECONDS}")
+        with explained("."):
+            self.place.demand_there()
         await permitted(self.approval, Wish(self.name, command))
         try:
             ran = await run_program(

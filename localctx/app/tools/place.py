@@ -14,13 +14,14 @@ import stat
 from collections import deque
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["Place", "Spot", "can_confine", "explained", "visible"]
+__all__ = ["Place", "Spot", "can_confine", "explained", "is_without_disk", "visible"]
 
 _MOST_DEPTH, _MOST_LINKS, _MOST_PATH = 64, 40, 4096
 """Folders one in another (each takes a descriptor), links on one way (as Linux has it), characters of a path."""
@@ -36,6 +37,24 @@ _WITHOUT_DISK = ("/proc", "/sys", "/dev")
 def can_confine() -> bool:
     """Whether this system can open a file relative to a folder's descriptor."""
     return os.open in os.supports_dir_fd and hasattr(os, "O_NOFOLLOW")
+
+
+def _identity(found: os.stat_result) -> tuple[int, int]:
+    return found.st_dev, found.st_ino
+
+
+def is_without_disk(found: os.stat_result) -> bool:
+    """Whether a folder is one whose files are no files."""
+    return _identity(found) in _without_disk()
+
+
+@cache
+def _without_disk() -> set[tuple[int, int]]:
+    found = set[tuple[int, int]]()
+    for place in _WITHOUT_DISK:
+        with suppress(OSError):
+            found.add(_identity(os.stat(place)))  # noqa: PTH116  as everything here
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +98,26 @@ class Spot:
 class Place:
     """A folder, by its real path."""
 
-    def __init__(self, root: Path) -> None:
-        self.root = root.resolve()
+    def __init__(self, root: Path, known: tuple[int, int] | None = None) -> None:
+        """The folder at a path; `known`, as `Place.known` gives it, where it was looked at before."""
+        self.root, self.known = root.resolve(), known
+        with suppress(OSError):
+            self.known = known or _identity(os.stat(self.root))  # noqa: PTH116  as everything here
+
+    def open(self) -> int:
+        """Opens the folder itself. Raises `ValueError`, worded for a model, where it is gone, and `OSError`."""
+        try:
+            fd = os.open(self.root, _PASSING)
+        except (FileNotFoundError, NotADirectoryError):
+            raise ValueError(f"the working folder {self.root} is gone") from None
+        if self.known not in {None, _identity(os.fstat(fd))}:
+            os.close(fd)
+            raise ValueError(f"the working folder {self.root} is gone; another one is in its place")
+        return fd
+
+    def demand_there(self) -> None:
+        """Raises as `open` does."""
+        os.close(self.open())
 
     @contextmanager
     def spot(self, path: str, *, make: bool = False) -> Iterator[Spot]:
@@ -88,7 +125,7 @@ class Place:
 
         Raises `ValueError`, worded for a model, for what is outside, and `OSError`.
         """
-        way = _Way(self.root)
+        way = _Way(self.root, self.open())
         try:
             yield way.walk(_usable(path), make=make)
         finally:
@@ -98,9 +135,9 @@ class Place:
 class _Way:
     """The folders that were come through, each open."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, fd: int) -> None:
         self._root, self._names, self._links = root, list[str](), 0
-        self._folders = [os.open(root, _PASSING)]
+        self._folders = [fd]
 
     def leave(self) -> None:
         for folder in self._folders:

@@ -9,6 +9,7 @@ import sys
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from localctx.app.tools.place import explained
 from localctx.app.tools.programs import run_program
 from localctx.app.tools.reading import local
 from localctx.app.tools.walking import DONE, Search
@@ -16,9 +17,9 @@ from localctx.core.arguments import described
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from localctx.app.tools.place import Place
+    from localctx.app.tools.programs import Ran
     from localctx.core.outgoing import WireMessage
     from localctx.core.secrets import Secrets
     from localctx.ports import Outcome
@@ -51,8 +52,8 @@ class Find:
     async def run(self, arguments: Mapping[str, Any]) -> Outcome:
         """Their paths. Raises `ValueError` where it cannot be looked."""
         path, glob = arguments.get("path") or ".", _pattern(arguments["glob"], "glob")
-        search = Search(str(self.place.root), path, glob, None, _MOST_FILES)
-        return await _searched(search, self.place.root, self.secrets)
+        search = Search(str(self.place.root), path, glob, None, _MOST_FILES, self.place.known)
+        return await _searched(search, self.place, self.secrets)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +78,10 @@ class Grep:
         """Path, line number and line of each match. Raises `ValueError` where it cannot be looked."""
         path, pattern = arguments.get("path") or ".", _pattern(arguments["pattern"], "pattern")
         glob = arguments.get("glob") or None
-        search = Search(str(self.place.root), path, glob and _pattern(glob, "glob"), pattern, _MOST_LINES)
-        return await _searched(search, self.place.root, self.secrets)
+        search = Search(
+            str(self.place.root), path, glob and _pattern(glob, "glob"), pattern, _MOST_LINES, self.place.known
+        )
+        return await _searched(search, self.place, self.secrets)
 
 
 def _pattern(text: str, name: str) -> str:
@@ -87,11 +90,24 @@ def _pattern(text: str, name: str) -> str:
     return text
 
 
-async def _searched(search: Search, folder: Path, secrets: Secrets) -> Outcome:
+async def _searched(search: Search, place: Place, secrets: Secrets) -> Outcome:
+    with explained(search.path):
+        place.demand_there()
+        ran = await _walked(search, place, secrets)
+    told, done, notes = ran.head.decode("utf-8", "replace").rpartition(DONE)
+    if notes.startswith("error: "):
+        raise ValueError(notes.removeprefix("error: ").strip())
+    if not done:
+        told, notes = notes, f"{ran.stopped or 'the search failed'}: simplify the pattern, or name a smaller folder"
+    lines = [*filter(None, told.split("\n")), *([f"[{notes.strip()}]"] if notes.strip() else [])]
+    return local("\n".join(lines if told.strip() else ["nothing found", *lines]), search.path)
+
+
+async def _walked(search: Search, place: Place, secrets: Secrets) -> Ran:
     command = [sys.executable, "-P", "-m", "localctx.app.tools.walking"]
-    ran = await run_program(
+    return await run_program(
         command,
-        folder=folder,
+        folder=place.root,
         environment={**secrets.left_of(os.environ), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         seconds=SECONDS,
         kept=_MOST_BYTES,
@@ -99,10 +115,3 @@ async def _searched(search: Search, folder: Path, secrets: Secrets) -> Outcome:
         sent=json.dumps(asdict(search)).encode(),
         errors=subprocess.DEVNULL,
     )
-    told, done, notes = ran.head.decode("utf-8", "replace").rpartition(DONE)
-    if notes.startswith("error: "):
-        raise ValueError(notes.removeprefix("error: ").strip())
-    if not done:
-        told, notes = notes, f"{ran.stopped or 'the search failed'}: simplify the pattern, or name a smaller folder"
-    lines = [*told.splitlines(), *([f"[{notes.strip()}]"] if notes.strip() else [])]
-    return local("\n".join(lines if told.strip() else ["nothing found", *lines]), search.path)

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from localctx.app.tools.place import Place, Spot, explained, visible
+from localctx.app.tools.place import Place, Spot, explained, is_without_disk, visible
 from localctx.app.tools.reading import is_binary
 from localctx.core.secrets import holds_secrets
 
@@ -45,7 +45,7 @@ _SHOWN = 200
 class Search:
     """Where to look (a path in `root`), for files of which names, and for lines that match which expression, if any.
 
-    `most` bounds what is told.
+    `most` bounds what is told; `known` is what the place knows `root` by.
     """
 
     root: str
@@ -53,6 +53,7 @@ class Search:
     files: str | None
     pattern: str | None
     most: int
+    known: tuple[int, int] | None = None
 
 
 @dataclass(slots=True)
@@ -79,7 +80,8 @@ def found(search: Search, passed: Passed) -> Iterator[str]:
     """What is there, a line each. Raises `ValueError`, worded for a model."""
     wanted = _globs([search.files]) if search.files else None
     expression = _compiled(search.pattern) if search.pattern is not None else None
-    with explained(search.path), Place(Path(search.root)).spot(search.path) as spot:
+    place = Place(Path(search.root), search.known and (search.known[0], search.known[1]))
+    with explained(search.path), place.spot(search.path) as spot:
         start = spot.look()
         if start is None:
             raise FileNotFoundError
@@ -123,13 +125,15 @@ def _below(folder: int, prefix: str, ignored: _Ignored, passed: Passed) -> Itera
     for name in _names(folder, passed):
         shown = f"{prefix}{name}"
         try:
-            mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
+            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
         except OSError:
             continue
+        mode = found.st_mode
         if name.casefold() == ".git" or _is_ignored(shown, ignored, folder=stat.S_ISDIR(mode)):
             continue
         if stat.S_ISDIR(mode):
-            folders.append(name)
+            if not is_without_disk(found):
+                folders.append(name)
         elif stat.S_ISREG(mode):
             yield Spot(folder, name, shown)
     for name in folders:
@@ -168,7 +172,7 @@ def _ignored(folder: int, prefix: str) -> _Ignored:
     with suppress(OSError, ValueError):
         fd = Spot(folder, ".gitignore", ".gitignore").open_file()
         with os.fdopen(fd, "rb") as file:
-            lines = file.read(_MOST_IGNORE_BYTES).decode("utf-8", "replace").splitlines()
+            lines = file.read(_MOST_IGNORE_BYTES).decode("utf-8", "replace").split("\n")
         return ((prefix, _globs(lines)),)
     return ()
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import secrets
 from contextlib import suppress
 from dataclasses import dataclass
@@ -32,6 +34,12 @@ __all__ = ["EditFile", "WriteFile"]
 _MOST_BYTES = 4 << 20
 _MOST_MATCHES = 100
 
+_MARK = "\ufeff"
+"""What some editors begin a file with; it is kept."""
+
+
+_NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EACCES}
+
 
 @dataclass(frozen=True, slots=True)
 class WriteFile:
@@ -52,7 +60,9 @@ class WriteFile:
         content = _writable(arguments["content"])
 
         def rewritten(before: _Before) -> str:
-            return content.replace("\r\n", "\n") if before.windows else content
+            mark = _MARK if before.raw is not None and before.raw.startswith(_MARK.encode()) else ""
+            text = f"{mark}{content.removeprefix(mark)}"
+            return text.replace("\r\n", "\n") if before.windows else text
 
         return await _rewrite(self.name, self.place, self.approval, arguments["path"], rewritten)
 
@@ -83,8 +93,12 @@ class EditFile:
         def edited(before: _Before) -> str:
             if before.text is None:
                 raise ValueError(f"there is no {visible(path)}; write_file makes files")
-            texts = (old, new) if "\r\n" in before.text else (old.replace("\r\n", "\n"), new.replace("\r\n", "\n"))
-            return _replaced(before.text, *texts, tells=not holds_secrets(f"{self.place.root}/{before.shown}"))
+            tells, mixed = not holds_secrets(f"{self.place.root}/{before.shown}"), "\r\n" in before.text
+            if mixed and "\r\n" in old:
+                return _replaced(before.text, old, new, tells=tells)
+            plain = before.text.replace("\r\n", "\n")
+            after = _replaced(plain, old.replace("\r\n", "\n"), new.replace("\r\n", "\n"), tells=tells)
+            return _merged(before.text, plain, after) if mixed else after
 
         return await _rewrite(self.name, self.place, self.approval, path, edited)
 
@@ -117,6 +131,23 @@ def _replaced(text: str, old: str, new: str, *, tells: bool) -> str:
     raise ValueError(f"old is not in the file; it must be exact, blanks too{hint}")
 
 
+def _merged(text: str, plain: str, after: str) -> str:
+    r"""A text of mixed line ends with what was changed in it as it is shown, `plain`, with `\n` alone.
+
+    What did not change keeps its line ends; what came has the next one that was there.
+    """
+    head = len(os.path.commonprefix([plain, after]))  # noqa: RUF071  characters are what is meant
+    tail = len(os.path.commonprefix([plain[head:][::-1], after[head:][::-1]]))  # noqa: RUF071  characters are what is meant
+    ends = [len(found[0]) - 1 for found in _LINE_END.finditer(text)]
+    start, end = (at + sum(ends[: plain.count("\n", 0, at)]) for at in (head, len(plain) - tail))
+    near = _LINE_END.search(text, start)
+    came = after[head : len(after) - tail].replace("\n", near[0] if near else "\n")
+    return f"{text[:start]}{came}{text[end:]}"
+
+
+_LINE_END = re.compile(r"\r?\n")
+
+
 @dataclass(frozen=True, slots=True)
 class _Before:
     """A file as it was: its real path, its bytes (None: it is not there) and what is to be kept of it."""
@@ -125,6 +156,7 @@ class _Before:
     raw: bytes | None
     mode: int = 0
     owner: tuple[int, int] = (-1, -1)
+    names: int = 1
 
     @property
     def windows(self) -> bool:
@@ -154,7 +186,8 @@ async def _rewrite(
     await permitted(approval, Wish(tool, before.shown, diff or "an empty file"))
     await run_sync(partial(_put, place, path, before, before.bytes_of(after)))
     what = "written" if before.raw is None else f"changed: {changed(diff)}"
-    return Outcome(f"{visible(before.shown)} {what}")
+    linked = "; its other hard links keep what they had" if before.names > 1 else ""
+    return Outcome(f"{visible(before.shown)} {what}{linked}")
 
 
 def _look(place: Place, path: str) -> _Before:
@@ -197,30 +230,70 @@ def _before(spot: Spot) -> _Before:
         raise ValueError(f"{visible(spot.shown)} has more than {_MOST_BYTES:,} bytes; change it with a command")
     if is_binary(raw):
         raise ValueError(f"{visible(spot.shown)} is binary, not text")
-    if not found.st_mode & 0o222:
+    if not found.st_mode & 0o222 or not _may_write(spot):
         raise ValueError(f"{visible(spot.shown)} is read-only")
-    return _Before(spot.shown, raw, found.st_mode & 0o777, (found.st_uid, found.st_gid))
+    return _Before(spot.shown, raw, found.st_mode & 0o777, (found.st_uid, found.st_gid), found.st_nlink)
+
+
+def _may_write(spot: Spot) -> bool:
+    """Whether the user may write what is there, as far as the system says it of a file in an open folder."""
+    known = os.access in os.supports_dir_fd and os.access in os.supports_effective_ids
+    return not known or os.access(spot.name, os.W_OK, dir_fd=spot.folder, effective_ids=True)
 
 
 def _put(place: Place, path: str, before: _Before, raw: bytes) -> None:
     """Puts a file in place, whole or not at all. Raises `ValueError` where it is not what was seen any more."""
     with explained(path), place.spot(path, make=True) as spot:
-        if _before(spot) != before:
-            raise ValueError(f"{visible(before.shown)} was changed meanwhile; read it again")
+        _demand_same(spot, before)
         part = f".{secrets.token_hex(8)}.part"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        fd = os.open(part, flags, 0o666, dir_fd=spot.folder)
+        fd = os.open(part, flags, 0o666 if before.raw is None else 0o600, dir_fd=spot.folder)
         try:
             with os.fdopen(fd, "wb") as file:
-                file.write(raw)
                 if before.raw is not None:
-                    with suppress(PermissionError):
-                        os.fchown(fd, *before.owner)
-                    os.fchmod(fd, before.mode)
+                    _make_like(fd, before)
+                file.write(raw)
                 file.flush()
                 os.fsync(fd)
-            os.replace(part, spot.name, src_dir_fd=spot.folder, dst_dir_fd=spot.folder)
+            _demand_same(spot, before)
+            _name(spot, part, new=before.raw is None)
         except BaseException:
             with suppress(OSError):
                 os.unlink(part, dir_fd=spot.folder)
             raise
+
+
+def _demand_same(spot: Spot, before: _Before) -> None:
+    if _before(spot) != before:
+        raise _meanwhile(before.shown)
+
+
+def _meanwhile(shown: str) -> ValueError:
+    return ValueError(f"{visible(shown)} was changed meanwhile; read it again")
+
+
+def _make_like(fd: int, before: _Before) -> None:
+    """Gives a file the owner and then the mode that another had. Raises `ValueError` where the owner cannot be kept."""
+    made = os.fstat(fd)
+    if (made.st_uid, made.st_gid) != before.owner:
+        try:
+            os.fchown(fd, *before.owner)
+        except PermissionError:
+            raise ValueError(f"{visible(before.shown)} belongs to another; change it with a command") from None
+    os.fchmod(fd, before.mode)
+
+
+def _name(spot: Spot, part: str, *, new: bool) -> None:
+    """Gives a file its name; a new one takes no other's place. Raises `ValueError` and `OSError`."""
+    if new:
+        try:
+            os.link(part, spot.name, src_dir_fd=spot.folder, dst_dir_fd=spot.folder, follow_symlinks=False)
+        except FileExistsError:
+            raise _meanwhile(spot.shown) from None
+        except OSError as error:  # a disk without hard links
+            if error.errno not in _NO_LINKS:
+                raise
+        else:
+            os.unlink(part, dir_fd=spot.folder)
+            return
+    os.replace(part, spot.name, src_dir_fd=spot.folder, dst_dir_fd=spot.folder)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import anyio
 import psutil
 import pytest
 
-from localctx.app.tools import commands
+from localctx.app.tools import commands, programs
 from localctx.app.tools.commands import RunCommand
 from localctx.app.tools.programs import Ran, run_program
 from localctx.app.tools.toolbox import Toolbox
@@ -119,6 +122,54 @@ async def test_what_it_leaves_running_is_ended_and_not_waited_for(bench: Bench) 
     told = await run(bench, "sleep 300 & echo $! > pids; echo done", seconds=100)
     assert told == "done\n[exit code 0]"
     assert await gone(pids(bench))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux hands over what lost its parent")
+@pytest.mark.parametrize("rest", ["sleep 300", "true"])
+async def test_what_made_itself_a_daemon_is_ended_as_well(bench: Bench, rest: str) -> None:
+    daemon = "(setsid sh -c 'sleep 300 & echo $! >> pids; echo $$ >> pids; sleep 300' &)"
+    await run(bench, f"{daemon}; sleep 0.5; {rest}", seconds=2)
+    assert len(pids(bench)) == 2
+    assert await gone(pids(bench))
+
+
+OWNER = """
+import os, sys
+from pathlib import Path
+import anyio
+from localctx.app.tools.programs import run_program
+
+async def main():
+    await run_program(["/bin/sh", "-c", sys.argv[1]], folder=Path(), environment=os.environ, seconds=99, kept=9, most=9)
+
+anyio.run(main)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+def test_whatever_ends_this_process_ends_them_as_well(bench: Bench, number: int) -> None:
+    command = "setsid sleep 300 & echo $! >> pids; echo $$ >> pids; touch ready; sleep 300"
+    with subprocess.Popen([sys.executable, "-c", OWNER, command], cwd=bench.root) as owner:
+        while not (bench.root / "ready").exists():
+            time.sleep(0.02)
+        owner.send_signal(number)
+    assert owner.returncode == -number
+    for _ in range(200):
+        time.sleep(0.02 if alive(pids(bench)) else 0)
+    assert not alive(pids(bench))
+
+
+async def test_a_supervisor_that_is_stopped_holds_nothing_up(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(programs, "_ENDING_SECONDS", 0.2)
+    told = await run(bench, "echo $$ >> pids; kill -STOP $PPID; sleep 300", seconds=1)
+    assert told.startswith("[stopped after 1 s")
+    assert await gone(pids(bench))
+
+
+@pytest.mark.parametrize("environment", [{}, {"LC_CTYPE": "C"}, {"A": "b", "LC_CTYPE": "C.UTF-8"}])
+async def test_the_environment_is_the_one_that_was_given(tmp_path: Path, environment: dict[str, str]) -> None:
+    ran = await run_program(["/usr/bin/env"], folder=tmp_path, environment=environment, seconds=20, kept=999, most=999)
+    assert sorted(ran.head.decode().split()) == sorted(f"{name}={value}" for name, value in environment.items())
 
 
 async def test_above_its_bound_it_is_ended(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

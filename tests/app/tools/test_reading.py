@@ -192,4 +192,4 @@ async def test_a_working_folder_that_is_gone_is_no_crash(bench: Bench) -> None:
     place = bench.place
     (bench.root / "a").touch()
     bench.root.rename(bench.root.with_name("moved"))
-    assert (await bench.call(ListDir(place))).startswith("error: there is no .")
+    assert await bench.call(ListDir(place)) == f"error: the working folder {bench.root} is gone"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
-from localctx.app.tools import searching
+from localctx.app.tools import place, searching
 from localctx.app.tools.searching import Find, Grep
 from localctx.app.tools.walking import Passed, Search, found
 from localctx.core.secrets import Secrets
@@ -134,3 +135,28 @@ async def test_a_folder_of_strangers_runs_none_of_its_code(bench: Bench) -> None
     for name in ("json.py", "localctx.py", "pathspec.py"):
         (bench.root / name).write_text(f"raise SystemExit({OUTSIDE!r})", encoding="utf-8")
     assert await bench.call(Find(bench.place, Secrets()), glob="json.py") == "json.py"
+
+
+async def test_a_line_ends_where_it_ends_in_the_file_alone(bench: Bench) -> None:
+    (bench.root / "a").write_text("found\u2028b:7:forged\n", encoding="utf-8")
+    told = await bench.call(Grep(bench.place, Secrets()), pattern="found")
+    assert told == "a:1:found\u2028b:7:forged"
+
+
+async def test_a_working_folder_that_is_gone_or_another_is_said_to_be(bench: Bench) -> None:
+    tool = Find(bench.place, Secrets())
+    bench.root.rmdir()
+    assert await bench.call(tool, glob="*") == f"error: the working folder {bench.root} is gone"
+    bench.root.symlink_to(bench.outside)
+    assert "is gone" in await bench.call(tool, glob="*")
+
+
+def test_what_is_no_disk_is_not_gone_into(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("proc", "other"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").touch()
+    monkeypatch.setattr(place, "_WITHOUT_DISK", (str(tmp_path / "proc"),))
+    place._without_disk.cache_clear()
+    search = Search(str(tmp_path), ".", "*", None, 9)
+    assert list(found(search, Passed())) == ["other/file"]
+    place._without_disk.cache_clear()

@@ -198,3 +198,71 @@ _BENCH: list[Bench] = []
 @pytest.fixture(autouse=True)
 def _kept(bench: Bench) -> None:
     _BENCH[:] = [bench]
+
+
+async def test_a_new_file_takes_the_place_of_none_that_came_meanwhile(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced = os.fsync
+
+    def editor(fd: int) -> None:
+        (bench.root / "a").write_text("somebody's work", encoding="utf-8")
+        synced(fd)
+
+    monkeypatch.setattr(os, "fsync", editor)
+    assert "was changed meanwhile" in await bench.call(write(bench), path="a", content="x")
+    assert (bench.root / "a").read_text(encoding="utf-8") == "somebody's work"
+    assert [each.name for each in bench.root.iterdir()] == ["a"]
+
+
+async def test_nobody_else_may_read_what_is_written_before_it_has_its_mode(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (bench.root / "a").write_text("x", encoding="utf-8")
+    (bench.root / "a").chmod(0o640)
+    seen, change = list[tuple[int, int]](), os.fchmod
+
+    def changed(fd: int, mode: int) -> None:
+        seen.append((stat.S_IMODE(os.fstat(fd).st_mode), os.fstat(fd).st_size))
+        change(fd, mode)
+
+    monkeypatch.setattr(os, "fchmod", changed)
+    await bench.call(write(bench), path="a", content="y")
+    assert seen == [(0o600, 0)]
+    assert stat.S_IMODE((bench.root / "a").stat().st_mode) == 0o640
+
+
+async def test_what_only_others_may_write_is_read_only(locked: Bench) -> None:
+    if os.geteuid() != 65534:
+        pytest.skip("only root can make a file of somebody else")
+    os.seteuid(0)
+    locked.root.chmod(0o777)
+    (locked.root / "other").write_text("x", encoding="utf-8")
+    (locked.root / "other").chmod(0o644)
+    os.seteuid(65534)
+    assert "other is read-only" in await locked.call(write(locked), path="other", content="y")
+
+
+async def test_a_mark_at_the_beginning_is_kept_and_other_hard_links_are_told_of(bench: Bench) -> None:
+    (bench.root / "a").write_bytes(b"\xef\xbb\xbfold\n")
+    (bench.root / "b").hardlink_to(bench.root / "a")
+    told = await bench.call(write(bench), path="a", content="new\n")
+    assert told == "a changed: +1 -1 lines; its other hard links keep what they had"
+    assert (bench.root / "a").read_bytes() == b"\xef\xbb\xbfnew\n"
+    assert (bench.root / "b").read_bytes() == b"\xef\xbb\xbfold\n"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "left"),
+    [
+        ("one\ntwo\nthree", "one\n2\nthree", b"one\r\n2\nthree\r\nfour"),
+        ("one\ntwo\n", "one\nand\ntwo\n", b"one\r\nand\ntwo\nthree\r\nfour"),
+        ("two\nthree\nfour", "2\n3\n4", b"one\r\n2\n3\n4"),
+        ("three\n", "", b"one\r\ntwo\nfour"),
+        ("one\n", "1\n\n", b"1\r\n\r\ntwo\nthree\r\nfour"),
+    ],
+)
+async def test_what_is_shown_of_mixed_line_ends_is_found(bench: Bench, old: str, new: str, left: bytes) -> None:
+    (bench.root / "a").write_bytes(b"one\r\ntwo\nthree\r\nfour")
+    await bench.call(edit(bench), path="a", old=old, new=new)
+    assert (bench.root / "a").read_bytes() == left
