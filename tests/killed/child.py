@@ -17,8 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 from localctx import wiring
 from localctx.app.chat import Chat
+from localctx.app.tools.toolbox import Toolbox
 from localctx.core.events import Event, RungBegun
 from localctx.core.journal import Entry
+from localctx.core.results import RECALL, RETRIEVE
+from localctx.core.work import UPDATE
 from localctx.ports import Outcome
 from localctx.wiring.places import sessions
 from tests.killed.script import GO_ON, SYSTEM, TURNS, file_text
@@ -191,7 +194,8 @@ async def _done(url: str, shell: Shell, do: Sequence[Sequence[str]], die: Mappin
     journal = wiring.journal(session="s")
     given = wiring.settings({"url": url, "tools": "session", "system": SYSTEM})
     async with wiring.open_chat(given, journal, shell, lambda _done, _total: None) as chat:
-        chat.offer([*chat._caller.tools._tools.values(), ReadFile(), WriteFile()])
+        recorded = [tool for tool in chat.tools._tools.values() if tool.name in {RECALL, RETRIEVE, UPDATE}]
+        chat.offer(Toolbox([*recorded, ReadFile(), WriteFile()]))
         for action, *arguments in do:
             await _ACTIONS[action](chat, shell, *arguments)
             shell.tell("did", action=action)
