@@ -19,7 +19,7 @@ __all__ = ["Took", "asked"]
 
 @dataclass(frozen=True, slots=True)
 class Took:
-    """What was written, what the server reported of it, and seconds on this side: to the first piece, and to the end.
+    """What was written, what the server reported of it, and seconds on this side: to the first of it, and to the end.
 
     `reason` is the server's: `stop`, or `length` where it was cut off.
     """
@@ -38,7 +38,7 @@ class Took:
 
     @property
     def reading(self) -> float:
-        """The seconds of reading the prompt: as reported, else until the first piece came."""
+        """The seconds of reading the prompt: as reported, else until the first of the reply came."""
         return self.usage.prefill_seconds or self.first
 
 
@@ -47,10 +47,11 @@ async def asked(runtime: Runtime, request: Request) -> Took:
     started, first, text = perf_counter(), 0.0, list[str]()
     async with aclosing(runtime.chat(request)) as pieces:
         async for piece in pieces:
-            first = first or perf_counter() - started
             match piece:
                 case Delta():
+                    first = first or perf_counter() - started
                     text.append(piece.text)
                 case Finished(reason, usage):
-                    return Took("".join(text), usage, first, perf_counter() - started, reason)
+                    passed = perf_counter() - started
+                    return Took("".join(text), usage, first or passed, passed, reason)
     raise ServerFailed(f"{runtime.url} ended a reply without saying so; look at its log")

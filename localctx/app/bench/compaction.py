@@ -101,11 +101,12 @@ class _Watched:
         started, first, text = perf_counter(), 0.0, list[str]()
         async with aclosing(self._runtime.chat(request)) as pieces:
             async for piece in pieces:
-                first = first or perf_counter() - started
+                passed = perf_counter() - started
                 if isinstance(piece, Delta):
+                    first = first or passed
                     text.append(piece.text)
                 elif isinstance(piece, Finished):
-                    self.took.append(Took("".join(text), piece.usage, first, perf_counter() - started, piece.reason))
+                    self.took.append(Took("".join(text), piece.usage, first or passed, passed, piece.reason))
                 yield piece
 
 
