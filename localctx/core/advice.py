@@ -19,13 +19,17 @@ _MUCH = 0.25
 """The share of a window that is worth a word where system prompt and tools take it."""
 
 
+_ELSEWHERE = {"no-tools", "half-window"}
+"""Warnings that are no news at the start of a run: what is told with the tools, and what only other clients meet with."""
+
+
 def not_as_wished(window: EffectiveWindow, report: ModelReport) -> Iterator[Notice]:
     """What is not as it was asked for, what the server warns of, and what is only assumed."""
     for pin in (each for each in window.readings if each.source is Source.PINNED):
         if window.tokens is not None and pin.tokens > window.tokens:
             text = f"{pin.tokens:,} tokens were asked for ({pin.where}); {window.tokens:,} are to be had"
             yield Notice("pin-not-met", text)
-    for advice in (each for each in report.warnings if each.code != "no-tools"):
+    for advice in (each for each in report.warnings if each.code not in _ELSEWHERE):
         yield Notice(advice.code, f"{advice.text}; {advice.fix}")
     if window.decided_by and window.decided_by.source is Source.ASSUMED:
         text = f"nobody states the window of {report.id}: assuming {window.tokens:,} tokens; pass --num-ctx to say it"

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from ctypes import CDLL
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Event, Thread
@@ -68,6 +69,7 @@ def bench(tmp_path: Path) -> Bench:
 @pytest.fixture
 def locked() -> Iterator[Bench]:
     """A working folder with a file and a folder that nobody may read, and a folder that may only be passed; root becomes somebody else."""
+    import_module("pathspec")  # while it can be read: an environment may be closed to others
     with TemporaryDirectory() as name:
         root = Path(name)
         root.chmod(0o755)
