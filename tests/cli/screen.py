@@ -135,9 +135,9 @@ class Terminal:
             self.raw += piece
             self.screen.write(piece)
 
-    def ready(self) -> None:
+    def ready(self, seconds: float = 30) -> None:
         """Waits until a line can be typed, and none is."""
-        self.until(lambda screen: screen.current == ">" and any("% full" in row for row in screen.display))
+        self.until(lambda screen: screen.current == ">" and any("% full" in row for row in screen.display), seconds)
 
     def type(self, text: str) -> None:
         """Types on a line that waits for it."""

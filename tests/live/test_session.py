@@ -13,6 +13,10 @@ from tests.cli.screen import Terminal
 pytestmark = pytest.mark.live
 
 
+_SUMMARY_SECONDS = 240
+"""A summary, in pieces and asked for once more, by a small model on a busy machine."""
+
+
 def test_a_session_from_its_first_line_to_its_transcript(home: Path, tmp_path: Path) -> None:
     environment = os.environ | {"LOCALCTX_HOME": str(home), "LOCALCTX_OFFLINE": "1"}
     name, notes = f"live-{os.getpid()}", tmp_path / "notes.txt"
@@ -25,6 +29,7 @@ def test_a_session_from_its_first_line_to_its_transcript(home: Path, tmp_path: P
         terminal.ask("/context", "of 1.0k tokens used")
         for turn in range(3):
             terminal.ask(f"Say it again, please, for the {turn + 2}. time. {'It matters to me. ' * 20}")
+            terminal.ready(_SUMMARY_SECONDS)
         terminal.ask("/window 2048", "window 2,048 tokens")
         terminal.ask("/cost", "tokens/s")
         terminal.ask("/export talk.json", "talk.json")
