@@ -19,7 +19,7 @@ _SUMMARY_SECONDS = 240
 
 def test_a_session_from_its_first_line_to_its_transcript(home: Path, tmp_path: Path) -> None:
     environment = os.environ | {"LOCALCTX_HOME": str(home), "LOCALCTX_OFFLINE": "1"}
-    name, notes = f"live-{os.getpid()}", tmp_path / "notes.txt"
+    name, notes = f"whole-{os.getpid()}", tmp_path / "notes.txt"
     notes.write_text("The harbour opens at seven. " * 40, encoding="utf-8")
     arguments = ("run", "--runtime", "embedded", "--num-ctx", "1024", "--max-tokens", "60", "--session", name)
     with Terminal(*arguments, environment=environment, folder=tmp_path) as terminal:

@@ -15,7 +15,7 @@ import sys
 import time
 from contextlib import suppress
 
-__all__: list[str] = []
+__all__ = ["serve"]
 
 _SUBREAPER = 36
 """PR_SET_CHILD_SUBREAPER of <linux/prctl.h>."""
@@ -96,7 +96,8 @@ def _end(process: int) -> None:
         time.sleep(_PAUSE_SECONDS)
 
 
-def _serve(socket: int, characters: str, command: list[str]) -> None:
+def serve(socket: int, characters: str, command: list[str]) -> None:
+    """Runs a command until its end or that of `socket`, and ends all that it started; `characters` is the `LC_CTYPE` that it gets."""
     os.set_inheritable(socket, False)  # noqa: FBT003  takes no name
     os.environ.pop("LC_CTYPE", None)
     if characters:
@@ -115,4 +116,4 @@ def _serve(socket: int, characters: str, command: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    _serve(int(sys.argv[1]), sys.argv[2], sys.argv[3:])
+    serve(int(sys.argv[1]), sys.argv[2], sys.argv[3:])
