@@ -28,7 +28,7 @@ def test_a_session_from_its_first_line_to_its_transcript(home: Path, tmp_path: P
         )
         terminal.ask("/context", "of 1.0k tokens used")
         for turn in range(3):
-            terminal.ask(f"Say it again, please, for the {turn + 2}. time. {'It matters to me. ' * 20}")
+            terminal.ask(f"Say it again, please, for the {turn + 2}. time. {'It matters to me. ' * 30}")
             terminal.ready(_SUMMARY_SECONDS)
         terminal.ask("/window 2048", "window 2,048 tokens")
         terminal.ask("/cost", "tokens/s")
