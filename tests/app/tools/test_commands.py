@@ -79,7 +79,14 @@ async def test_what_is_no_command_is_not_run(bench: Bench, arguments: dict[str, 
 
 
 def alive(pids: list[int]) -> list[int]:
-    return [pid for pid in pids if psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE]
+    return [pid for pid in pids if _runs(pid)]
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:  # also between finding it and asking it
+        return False
 
 
 async def gone(pids: list[int]) -> bool:
