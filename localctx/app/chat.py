@@ -284,12 +284,18 @@ class Chat:
         last = self.session.history.turns[-1] if self.session.history.turns else Turn()
         return not last.steps and bool(last.opening) and last.opening[-1].seq == asked.seq
 
+    async def compact(self, hint: str = "") -> bool:
+        """Compacts now, within the window that is served now; False where nothing is old enough. `hint` is noted above all."""
+        await self._trust.look_again()
+        return await self.engine.compact(hint)
+
     async def idle(self) -> None:
         """Uses time in which nobody waits: settles what is due or soon will be, and warms the prefix that is left then.
 
         To be cancelled at any time; nothing is lost, and a server that fails meanwhile is no news.
         """
         with suppress(LocalctxError):
+            await self._trust.look_again()
             await self.engine.idle()
             if self.engine.compacted:
                 await self._warm()

@@ -30,15 +30,15 @@ class Nudges:
         """What there is to say after `used` tokens; nothing that takes more than `room`."""
         said = list[str]()
         for part in filter(None, (self._recovered, self._of_the_window(used), self.steps)):
-            takes = self._engine.meter.text(f"{part}\n\n").upper
+            takes = self.weight(part).upper
             if takes <= room:
                 said.append(part)
                 room -= takes
         return "\n\n".join(said)
 
     def weight(self, nudge: str) -> Count:
-        """What a nudge takes in a request."""
-        return self._engine.meter.text(nudge) if nudge else Count(0, 0, "")
+        """What a nudge takes in a request, with what joins it to the words before it."""
+        return self._engine.meter.text(f"\n\n{nudge}") if nudge else Count(0, 0, "")
 
     def told(self, nudge: str) -> None:
         """Notes that a request with this nudge was answered: what it said is not said again."""

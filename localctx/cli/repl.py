@@ -236,7 +236,7 @@ async def _context(chat: Chat, _desk: Desk, _given: str) -> None:
 
 
 async def _compact(chat: Chat, _desk: Desk, given: str) -> None:
-    if not await chat.engine.compact(given):
+    if not await chat.compact(given):
         note("nothing was done: nothing is old enough to be worth a summary, and the newest messages stay as they are")
 
 

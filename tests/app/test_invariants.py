@@ -255,7 +255,7 @@ async def _did(chat: Chat, deed: str, text: str) -> None:
         case "ask":
             await chat.ask(text)
         case "compact":
-            await chat.engine.compact()
+            await chat.compact()
         case "idle":
             await chat.idle()
         case "work":

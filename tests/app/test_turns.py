@@ -12,7 +12,8 @@ from localctx.app.chat import Chat, Wishes
 from localctx.app.tools.context import ContextInfo, SummarizeContext
 from localctx.core.events import Event, Notice, Prefilling, RequestSent, RungTaken, UsageReported
 from localctx.core.ladder import POLICIES
-from localctx.core.messages import plain
+from localctx.core.messages import Message, plain
+from localctx.core.outgoing import outgoing
 from localctx.errors import Misuse
 from localctx.runtimes.llama_server import LlamaServer
 from localctx.stores.journal import MemoryJournal
@@ -293,3 +294,23 @@ async def test_a_server_that_comes_back_is_waited_for_and_its_new_window_is_gone
         assert chat.engine.budget.window == 2048
     await runtime.close()
     assert [message["content"] for message in again.chats[0]["messages"]][-1] == "Still there?"
+
+
+async def test_a_compaction_by_hand_goes_by_the_window_that_is_served_now(talk: Start) -> None:
+    async with talk(Fake(n_ctx=8192, reply=answering("Understood. " * 20))) as it:
+        for turn in range(14):
+            await it.chat.ask(f"Part {turn}: " + "sand " * 160)
+        it.fake.n_ctx = 2048
+        assert await it.chat.compact()
+        summaries = [body for body in it.fake.chats if "grammar" in body]
+        assert summaries
+        assert all(it.fake.prompt_tokens(body) + body["max_tokens"] <= 2048 for body in summaries)
+
+
+async def test_a_nudge_weighs_all_that_it_adds_to_a_request(talk: Start) -> None:
+    async with talk(Fake(tools=True)) as it:
+        history = it.chat.session.history.add(Message("user", "Go on.", seq=1))
+        (plainly,), (nudged,) = outgoing(history), outgoing(history, nudge="[STEPS WARNING]")
+        added = str(nudged["content"]).removeprefix(str(plainly["content"]))
+        assert added.endswith("[STEPS WARNING]")
+        assert it.chat._nudges.weight("[STEPS WARNING]") == it.chat.meter.text(added)
