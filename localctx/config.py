@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "KEYS",
+    "MOST_TOKENS",
     "TOOL_SETS",
     "Layer",
     "Settings",
@@ -96,7 +97,7 @@ KEYS = _File.__struct_fields__
 """The names of all settings."""
 
 _SIZES = ("num_ctx", "max_context_tokens", "max_tokens", "max_steps")
-_MOST_TOKENS = 2**31 - 1
+MOST_TOKENS = 2**31 - 1
 """The largest number that a server can hold."""
 
 
@@ -261,8 +262,8 @@ def _checked(layer: Layer) -> dict[str, Any]:
         raise Misuse(_explained(str(error), layer)) from error
     for name in _SIZES:
         value = getattr(table, name)
-        if value is not None and not 0 < value <= _MOST_TOKENS:
-            raise Misuse(f"{layer.origin(name)}: {name} must be above 0 and at most {_MOST_TOKENS:,}, not {value}")
+        if value is not None and not 0 < value <= MOST_TOKENS:
+            raise Misuse(f"{layer.origin(name)}: {name} must be above 0 and at most {MOST_TOKENS:,}, not {value}")
     for name in ("temperature", "patience"):
         value = getattr(table, name)
         if value is not None and not 0 <= value < inf:

@@ -17,6 +17,7 @@ from localctx.cli.editor import Editor, Words
 from localctx.cli.meter import Standing, bar, costs, picture
 from localctx.cli.render import columns, note, out, paint, printable
 from localctx.cli.wording import clipped, figure, source_text, window_text
+from localctx.config import MOST_TOKENS
 from localctx.core.work import lines
 from localctx.errors import LocalctxError, Misuse, StoreUnusable
 
@@ -289,8 +290,8 @@ async def _window(chat: Chat, _desk: Desk, given: str) -> Next | None:
     if found is None:
         raise Misuse(f"{given!r} is no number of tokens; say it as /window 16384 or /window 16k")
     tokens = int(re.sub(r"\D", "", found[1])) * (1024 if found[2] else 1)
-    if not 0 < tokens <= _MOST_TOKENS:
-        raise Misuse(f"a window has from 1 to {_MOST_TOKENS:,} tokens, not {tokens:,}")
+    if not 0 < tokens <= MOST_TOKENS:
+        raise Misuse(f"a window has from 1 to {MOST_TOKENS:,} tokens, not {tokens:,}")
     return Next({"num_ctx": tokens, "max_context_tokens": tokens})
 
 
@@ -373,5 +374,3 @@ _COMMANDS = (
 )
 
 _SHOWN, _COLUMN, _WIDE = 60, 15, 72
-_MOST_TOKENS = 2**31 - 1
-"""The largest number that a server can hold."""

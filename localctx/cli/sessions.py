@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from localctx.cli.options import AsJson
-from localctx.cli.render import note, out
+from localctx.cli.render import columns, note, out
 from localctx.cli.wording import clipped
 from localctx.errors import Misuse
 
@@ -49,12 +48,12 @@ def list_sessions(as_json: AsJson = False) -> None:
         note(trouble)
 
 
-_NARROW, _LONG_NAME, _FIRST_WORDS = 40, 24, 50
+_LONG_NAME, _FIRST_WORDS = 24, 50
 
 
 def _listed(one: Listed, column: int) -> Iterator[str]:
     """A session in two lines: its name and first words, then its figures; in three where something is wrong with it."""
-    width, name = max(shutil.get_terminal_size().columns, _NARROW), one.name.ljust(column)
+    width, name = columns(), one.name.ljust(column)
     yield f"{name}  {clipped(one.first_words or '(nothing was said)', width - len(name) - 2)}".rstrip()
     figures = [when(one.written), counted(one.messages, "message"), counted(one.compactions, "compaction")]
     size = f"{-(-one.size_bytes // 1000):,} kB"

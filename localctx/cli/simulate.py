@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import re
-import shutil
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from localctx.cli.options import AsJson
-from localctx.cli.render import Renderer, note, out
+from localctx.cli.render import Renderer, columns, note, out
 from localctx.cli.sessions import spelled
 from localctx.errors import Misuse
 
 __all__ = ["command"]
 
-_LARGEST = 2**31 - 1
 _THRESHOLD = "Compact above this share of the window: 92%, 92 or 0.92 (up to 1 a share, above 1 per cent); or none."
 
 
@@ -44,12 +42,16 @@ def command(
 
         save(new, page(story))
         note(f"wrote {new}; open it in a browser")
-    out(spelled(document(story)) if as_json else "\n".join(lines(story, shutil.get_terminal_size().columns)))
+    out(spelled(document(story)) if as_json else "\n".join(lines(story, columns())))
 
 
 def _window(tokens: int) -> int:
-    if not 1 <= tokens <= _LARGEST:
-        raise Misuse(f"--window {tokens:,} is no window; pass a number of tokens from 1 to {_LARGEST:,}, such as 50000")
+    from localctx.config import MOST_TOKENS
+
+    if not 1 <= tokens <= MOST_TOKENS:
+        raise Misuse(
+            f"--window {tokens:,} is no window; pass a number of tokens from 1 to {MOST_TOKENS:,}, such as 50000"
+        )
     return tokens
 
 

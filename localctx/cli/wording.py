@@ -7,6 +7,7 @@ import textwrap
 from typing import TYPE_CHECKING
 
 from localctx.core import events as e
+from localctx.core.accounting import figure
 from localctx.core.approval import COMMAND, WRITERS
 from localctx.core.results import unframed
 
@@ -40,17 +41,6 @@ def wrapped(text: str, columns: int) -> str:
 
 
 _NARROWEST = 20
-
-
-def figure(tokens: int) -> str:
-    """A number of tokens, short: 999, 18.0k, 1.5M."""
-    if tokens < _THOUSAND:
-        return str(tokens)
-    return f"{tokens / 1e3:.1f}k" if tokens < _MILLION else f"{tokens / 1e6:.1f}M"
-
-
-_THOUSAND, _MILLION = 1_000, 999_950
-"""From the second on thousands would be rounded to 1000.0k."""
 
 
 _CALL_WIDTH = 100

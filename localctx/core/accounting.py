@@ -187,3 +187,14 @@ _SLACK = 64
 def _cut(text: str, room: int, note: str) -> str:
     head = (room + 1) // 2
     return f"{text[:head]}{note}{text[len(text) - (room - head) :]}"
+
+
+def figure(tokens: int) -> str:
+    """A number of tokens, short: 999, 18.0k, 1.5M."""
+    if tokens < _THOUSAND:
+        return str(tokens)
+    return f"{tokens / 1e3:.1f}k" if tokens < _MILLION else f"{tokens / 1e6:.1f}M"
+
+
+_THOUSAND, _MILLION = 1_000, 999_950
+"""From the second on thousands would be rounded to 1000.0k."""

@@ -8,12 +8,12 @@ from localctx.core.events import Notice
 from localctx.core.window import Source
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from localctx.core.accounting import Count
     from localctx.core.window import Budget, EffectiveWindow, ModelReport
 
-__all__ = ["crowded", "not_as_wished", "too_long"]
+__all__ = ["cannot_call", "crowded", "not_as_wished", "too_long", "waiting"]
 
 _MUCH = 0.25
 """The share of a window that is worth a word where system prompt and tools take it."""
@@ -44,6 +44,26 @@ def crowded(system: int, tools: int, schemas: int, window: int) -> Notice | None
     text = f"the system prompt ({system:,}) and {tools} tools ({schemas:,}) take {taken:,} of {window:,} tokens"
     step = "a shorter --system" if system > schemas else "--tools none, or fewer of them,"
     return Notice("preflight", f"{text} before anything is said; {step} leaves more room")
+
+
+def waiting(
+    window: int, offered: Mapping[str, int], deferred: Mapping[str, int], left_out: Mapping[str, int]
+) -> Notice | None:
+    """Which tools, each with the tokens of its schema, are not in every request, or that none is; None where all are."""
+    if left_out and not offered:
+        takes = f"the tools would take {sum(left_out.values()):,} of {window:,} tokens"
+        return Notice("no-tools", f"{takes}: going on without; --tools SET insists")
+    if not deferred and not left_out:
+        return None
+    later = f"; offered when they are searched for: {', '.join(deferred)}" if deferred else ""
+    never = f"; no room for {', '.join(left_out)}" if left_out else ""
+    return Notice("tools-deferred", f"tools take {sum(offered.values()):,} of {window:,} tokens{later}{never}")
+
+
+def cannot_call(model: str, *, insisted: bool) -> Notice:
+    """That a model cannot call tools, and what becomes of them."""
+    then = "offered all the same, as --tools asks for them" if insisted else "going on without"
+    return Notice("no-tools", f"{model} cannot call tools, says its server: {then}")
 
 
 def too_long(used: Count, budget: Budget, window: EffectiveWindow, *, tools: bool) -> str:

@@ -15,6 +15,8 @@ from dataclasses import asdict, dataclass, replace
 from math import inf
 from typing import TYPE_CHECKING
 
+from localctx.core.accounting import figure
+
 if TYPE_CHECKING:
     from localctx.core.accounting import Usage
 
@@ -178,19 +180,15 @@ def explained(doing: str, cost: Price, *, due: float | None = None, until: float
     `due` is the share of the window at which the rung will be, None where it is now. `until` is the share at which what is
     cheaper will be due, None where nothing is. Seconds only where measured.
     """
-    line = f"{doing} {'now frees' if due is None else f'is due at {due:.0%}: it frees'} {_short(cost.freed)} tokens"
+    line = f"{doing} {'now frees' if due is None else f'is due at {due:.0%}: it frees'} {figure(cost.freed)} tokens"
     if cost.seconds is None:
         work = {"prefill": cost.prefilled, "write": cost.written}
-        line += f", with {' and '.join(f'{_short(tokens)} to {verb}' for verb, tokens in work.items() if tokens)}"
+        line += f", with {' and '.join(f'{figure(tokens)} to {verb}' for verb, tokens in work.items() if tokens)}"
     elif cost.seconds:
         line += f" and costs {_span(cost.seconds)} of prefill{' and writing' if cost.written else ''}"
     if cost.saved:
         line += f"; each request after it takes {_span(cost.saved)} less"
     return line if until is None else f"{line}; waiting is cheaper until {until:.0%}"
-
-
-def _short(tokens: int) -> str:
-    return f"{tokens / 1000:,.1f}k" if tokens >= 1000 else str(tokens)  # noqa: PLR2004  a thousand
 
 
 def _span(seconds: float) -> str:

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from localctx.core.messages import Facts, ToolCall, ToolCycle, plain
-from localctx.core.results import RECALL, RETRIEVE, unframed
+from localctx.core.results import CONTEXT_INFO, RECALL, RETRIEVE, SEARCH_TOOLS, SUMMARIZE, unframed
 from localctx.core.stubs import first_and_last
 from localctx.core.work import UPDATE
 
@@ -32,7 +32,7 @@ _LONG = 80
 _LONGEST_NAME = 300
 
 
-_OWN = {RECALL, RETRIEVE, UPDATE, "context_info", "summarize_context", "search_tools"}
+_OWN = {RECALL, RETRIEVE, UPDATE, CONTEXT_INFO, SUMMARIZE, SEARCH_TOOLS}
 """Tools that look into the record or the window, or write in them: what they did is no news."""
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from localctx.core.facts import FACT_TITLES, learnt
 from localctx.core.messages import Facts, ToolCycle
+from localctx.core.steps import percent
 
 if TYPE_CHECKING:
     from localctx.core.messages import History
@@ -23,7 +24,7 @@ def pressure(used: int, window: int, compact_at: float, *, warning: float = WARN
     """The warning that is due where `used` tokens of a window are taken; empty below the first share, and of no window."""
     if window <= 0 or used < warning * window:
         return ""
-    said = f"{_percent(used, window)} of the {window:,}-token context budget used"
+    said = f"{percent(used, window)}% of the {window:,}-token context budget used"
     if used >= critical * window:
         return f"[CONTEXT CRITICAL: {said}. Write down NOW what must not be lost, and finish the step at hand.]"
     return f"[CONTEXT WARNING: {said}. Older messages are summarized automatically at {compact_at:.0%}; keep results short.]"
@@ -35,7 +36,7 @@ def resumed(used: int, window: int, history: History, *, critical: float = CRITI
     What the last calls did is not told: their results stand right above.
     """
     still = (
-        f" The context is still {_percent(used, window)} of {window:,} tokens." if used >= critical * window > 0 else ""
+        f" The context is still {percent(used, window)}% of {window:,} tokens." if used >= critical * window > 0 else ""
     )
     said = "older messages are now the notes at the beginning. Go on with the task from there."
     return "\n".join(filter(None, [f"[CONTEXT COMPACTED: {said}{still}]", progress(_out_of_sight(history))]))
@@ -62,8 +63,3 @@ _MOST = 15
 def _listed(items: tuple[str, ...]) -> str:
     more = f"; +{len(items) - _MOST} more" if len(items) > _MOST else ""
     return "; ".join(items[:_MOST]) + more
-
-
-def _percent(used: int, window: int) -> str:
-    """Rounded half up, as the seed does."""
-    return f"{(200 * used + window) // (2 * window)}%"

@@ -17,11 +17,10 @@ reply 40 % of the rest: with a quarter for schemas a conversation still has some
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The names of the tools that are offered from the start, those that are offered once they are asked for, and the others."""
+    """The names of the tools that are offered from the start, and of those that are once they are asked for; the others never are."""
 
     now: tuple[str, ...]
     deferred: tuple[str, ...] = ()
-    left_out: tuple[str, ...] = ()
 
 
 def planned(sizes: Mapping[str, int], window: int, search: int, *, insisted: bool = False) -> Plan:
@@ -42,7 +41,6 @@ def planned(sizes: Mapping[str, int], window: int, search: int, *, insisted: boo
     if not now and insisted:
         now = list(sizes)[:1]
     if not now:
-        return Plan((), (), tuple(sizes))
-    later = [name for name in sizes if name not in now]
-    deferred = [name for name in later if insisted or taken + sizes[name] <= most]
-    return Plan(tuple(now), tuple(deferred), tuple(name for name in later if name not in deferred))
+        return Plan(())
+    later = (name for name in sizes if name not in now)
+    return Plan(tuple(now), tuple(name for name in later if insisted or taken + sizes[name] <= most))

@@ -32,6 +32,9 @@ RESULTS_SHARE = 0.40
 RECALL, RETRIEVE = "recall", "retrieve_tool_result"
 """The tools by which a model finds a message of the session, and reads one whole."""
 
+CONTEXT_INFO, SUMMARIZE, SEARCH_TOOLS = "context_info", "summarize_context", "search_tools"
+"""The tools by which it looks at its window, makes room there, and gets more tools."""
+
 PAGE_CHARACTERS = 23_000
 """The longest page of a result (seed: what shaping leaves whole, less 1,000)."""
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["CIRCLES", "WATCHED", "in_circles", "nudge", "warning"]
+__all__ = ["CIRCLES", "WATCHED", "in_circles", "nudge", "percent", "warning"]
 
 _SHARES = (50, 70, 90)
 _WARNING, _CRITICAL = 70, 90
@@ -27,14 +27,14 @@ def warning(step: int, most: int) -> str:
     """What a person is told after so many of at most `most` steps: once at 50, 70 and 90 %; empty otherwise."""
     if step >= most or not any((step - 1) * 100 < share * most <= step * 100 for share in _SHARES):
         return ""
-    return f"step budget {_percent(step, most)}% used ({step}/{most}): the turn stops at the limit, 'continue' goes on"
+    return f"step budget {percent(step, most)}% used ({step}/{most}): the turn stops at the limit, 'continue' goes on"
 
 
 def nudge(step: int, most: int) -> str:
     """What an agent is told of its steps with a request, from 70 % on; empty before."""
     if step * 100 < _WARNING * most:
         return ""
-    said = f"{step} of {most} steps used ({_percent(step, most)}%)"
+    said = f"{step} of {most} steps used ({percent(step, most)}%)"
     if step * 100 >= _CRITICAL * most:
         return f"[STEPS CRITICAL: {said}. Stop calling tools and give your answer NOW.]"
     return f"[STEPS WARNING: {said}. Do what matters most, and leave room for the answer.]"
@@ -51,5 +51,6 @@ def in_circles(calls: Sequence[tuple[str, str]]) -> bool:
     return len(newest) == WATCHED and len(set(newest)) < WATCHED * _LEAST_DISTINCT
 
 
-def _percent(step: int, most: int) -> int:
-    return (200 * step + most) // (2 * most)
+def percent(part: int, whole: int) -> int:
+    """A share in per cent, rounded half up as the seed does."""
+    return (200 * part + whole) // (2 * whole)

@@ -20,6 +20,7 @@ from localctx.app.tools.approval import Approver
 from localctx.app.tools.context import ContextInfo, SummarizeContext
 from localctx.app.tools.record import Recall, Retrieve, UpdateWorkState
 from localctx.config import this_machine
+from localctx.core.advice import cannot_call
 from localctx.core.approval import rule
 from localctx.core.events import Notice
 from localctx.core.window import Budget, ModelReport, ServerReport, Status, assume
@@ -156,8 +157,7 @@ def _may_call(model: ModelReport, emit: Callable[[Event], None], *, insisted: bo
     """Whether tools are worth offering; says so where the server says that its model cannot call them."""
     if model.calls_tools is not False:
         return True
-    then = "offered all the same, as --tools asks for them" if insisted else "going on without"
-    emit(Notice("no-tools", f"{model.id} cannot call tools, says its server: {then}"))
+    emit(cannot_call(model.id, insisted=insisted))
     return insisted
 
 

@@ -14,7 +14,7 @@ from localctx.app.tools.reading import ListDir, ReadFile
 from localctx.app.tools.searching import Find, Grep
 from localctx.app.tools.toolbox import Toolbox
 from localctx.app.tools.writing import EditFile, WriteFile
-from localctx.core.events import Notice
+from localctx.core.advice import waiting
 from localctx.core.secrets import Secrets
 
 if TYPE_CHECKING:
@@ -95,16 +95,10 @@ def offer(
     """Offers tools as far as there is room, with secrets masked in their results; says which are left for later, and where there is none."""
     window = chat.engine.budget.window
     box = Toolbox.fitting(tools, window, chat.meter.size, insisted=insisted, hidden=secrets.values)
-    names = {state: [each.name for each in box.shelves if each.state == state] for state in ("deferred", "left out")}
-    tokens = sum(each.tokens for each in box.shelves if each.state == "offered")
-    if tools and not box.schemas:
-        takes = sum(each.tokens for each in box.shelves)
-        said = f"the tools would take {takes:,} of {window:,} tokens: going on without; --tools SET insists"
-        emit(Notice("no-tools", said))
-        return
-    if names["deferred"] or names["left out"]:
-        later = f"; offered when they are searched for: {', '.join(names['deferred'])}" if names["deferred"] else ""
-        never = f"; no room for {', '.join(names['left out'])}" if names["left out"] else ""
-        emit(Notice("tools-deferred", f"tools take {tokens:,} of {window:,} tokens{later}{never}"))
-    if tools:
+    by_state = {
+        state: [each for each in box.shelves if each.state == state] for state in ("offered", "deferred", "left out")
+    }
+    if notice := waiting(window, *({each.name: each.tokens for each in shelves} for shelves in by_state.values())):
+        emit(notice)
+    if box.schemas:
         chat.offer(box)

@@ -306,7 +306,7 @@ def test_more_cached_than_there_was_tells_nothing_about_the_cache() -> None:
         pytest.param(
             Price(None, None, 1_234_500, 3_960, 0),
             None,
-            "clearing now frees 1,234.5k tokens, with 4.0k to prefill",
+            "clearing now frees 1.2M tokens, with 4.0k to prefill",
             id="nothing measured, nothing written",
         ),
         pytest.param(Price(0.0, None, 1_000, 0, 0), None, "clearing now frees 1.0k tokens", id="no cache, no speed"),

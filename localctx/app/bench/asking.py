@@ -7,14 +7,15 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from localctx.errors import ServerFailed
 from localctx.ports import Delta, Finished
 
 if TYPE_CHECKING:
-    from localctx.core.accounting import Usage
-    from localctx.ports import Request, Runtime
+    from collections.abc import AsyncGenerator, Callable
 
-__all__ = ["Took", "asked"]
+    from localctx.core.accounting import Usage
+    from localctx.ports import Piece, Request, Runtime
+
+__all__ = ["Took", "asked", "timed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,16 +43,25 @@ class Took:
         return self.usage.prefill_seconds or self.first
 
 
-async def asked(runtime: Runtime, request: Request) -> Took:
-    """Sends one request and waits for its end. Raises what `Runtime.chat` raises."""
+async def timed(runtime: Runtime, request: Request, took: Callable[[Took], None]) -> AsyncGenerator[Piece, None]:
+    """A reply as it comes; `took` is told of it before its last piece. Raises what `Runtime.chat` raises."""
     started, first, text = perf_counter(), 0.0, list[str]()
     async with aclosing(runtime.chat(request)) as pieces:
         async for piece in pieces:
+            passed = perf_counter() - started
             match piece:
                 case Delta():
-                    first = first or perf_counter() - started
+                    first = first or passed
                     text.append(piece.text)
                 case Finished(reason, usage):
-                    passed = perf_counter() - started
-                    return Took("".join(text), usage, first or passed, passed, reason)
-    raise ServerFailed(f"{runtime.url} ended a reply without saying so; look at its log")
+                    took(Took("".join(text), usage, first or passed, passed, reason))
+            yield piece
+
+
+async def asked(runtime: Runtime, request: Request) -> Took:
+    """Sends one request and waits for its end. Raises what `Runtime.chat` raises."""
+    found = list[Took]()
+    async with aclosing(timed(runtime, request, found.append)) as pieces:
+        async for _ in pieces:
+            pass
+    return found[0]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import aclosing
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from localctx.app.bench.asking import Took, asked
+from localctx.app.bench.asking import Took, asked, timed
 from localctx.app.bench.baselines import BASELINES, Ground
 from localctx.app.bench.facts import holds, plainly
 from localctx.app.bench.history import grown, takes_tools
@@ -21,7 +20,7 @@ from localctx.core.ladder import POLICIES, tuned
 from localctx.core.outgoing import outgoing, texts
 from localctx.core.window import Budget
 from localctx.errors import LocalctxError
-from localctx.ports import Delta, Finished, Request
+from localctx.ports import Request
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
@@ -96,18 +95,9 @@ class _Watched:
         self.probe, self.count, self.size = runtime.probe, runtime.count, runtime.size
         self.cut_points, self.close = runtime.cut_points, runtime.close
 
-    async def chat(self, request: Request) -> AsyncGenerator[Piece, None]:
+    def chat(self, request: Request) -> AsyncGenerator[Piece, None]:
         """Streams a reply, and notes what it took."""
-        started, first, text = perf_counter(), 0.0, list[str]()
-        async with aclosing(self._runtime.chat(request)) as pieces:
-            async for piece in pieces:
-                passed = perf_counter() - started
-                if isinstance(piece, Delta):
-                    first = first or passed
-                    text.append(piece.text)
-                elif isinstance(piece, Finished):
-                    self.took.append(Took("".join(text), piece.usage, first or passed, passed, piece.reason))
-                yield piece
+        return timed(self._runtime, request, self.took.append)
 
 
 @dataclass(slots=True)

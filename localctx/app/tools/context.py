@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from localctx.core.arguments import described
-from localctx.core.results import RECALL
+from localctx.core.results import CONTEXT_INFO, RECALL, SUMMARIZE
 from localctx.ports import Outcome
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ContextInfo", "SummarizeContext"]
 
-_ADVICE = ((50, "there is room"), (80, "keep results short"), (101, "summarize_context, or finish soon"))
+_ADVICE = ((50, "there is room"), (80, "keep results short"), (101, f"{SUMMARIZE}, or finish soon"))
 """What to do below these per cent of the window (seed)."""
 
 _MOST_HINT = 500
@@ -29,7 +29,7 @@ class ContextInfo:
     """Says how full the window is."""
 
     engine: Engine
-    name = "context_info"
+    name = CONTEXT_INFO
 
     @property
     def schema(self) -> WireMessage:
@@ -51,7 +51,7 @@ class SummarizeContext:
     """Has older messages summarized before the next request."""
 
     engine: Engine
-    name = "summarize_context"
+    name = SUMMARIZE
 
     @property
     def schema(self) -> WireMessage:

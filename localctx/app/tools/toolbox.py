@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from localctx.core.arguments import described, fitted
 from localctx.core.offering import MOST_OF_WINDOW, Plan, planned
-from localctx.core.results import RETRIEVE
+from localctx.core.results import RETRIEVE, SEARCH_TOOLS
 from localctx.core.secrets import masked
 from localctx.core.stubs import named_by
 from localctx.errors import LocalctxError
@@ -26,9 +26,7 @@ if TYPE_CHECKING:
     from localctx.core.outgoing import WireMessage
     from localctx.ports import Tool
 
-__all__ = ["SEARCH", "Shelf", "Toolbox"]
-
-SEARCH = "search_tools"
+__all__ = ["Shelf", "Toolbox"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +146,7 @@ class SearchTools:
 
     toolbox: Toolbox
     names: tuple[str, ...]
-    name = SEARCH
+    name = SEARCH_TOOLS
 
     @property
     def schema(self) -> WireMessage:

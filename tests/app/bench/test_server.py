@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import pytest
@@ -11,6 +11,7 @@ from localctx.app.bench.pace import Pace
 from localctx.app.bench.server import Plan, measured
 from localctx.app.bench.tables import Sheet
 from localctx.core.cost import Speeds
+from localctx.core.outgoing import WireMessage
 from localctx.errors import ServerFailed
 from localctx.ports import Runtime
 from localctx.runtimes.llama_server import LlamaServer
@@ -74,8 +75,8 @@ class _Forgetful(LlamaServer):
     def __init__(self, other: LlamaServer) -> None:
         super().__init__(other.url)
 
-    def _body(self, *args: object) -> dict[str, object]:
-        return super()._body(*args) | {"cache_prompt": False}  # type: ignore[arg-type]
+    def _body(self, messages: Sequence[WireMessage], tools: Sequence[WireMessage]) -> dict[str, object]:
+        return super()._body(messages, tools) | {"cache_prompt": False}
 
 
 async def test_another_window_is_timed_and_put_back(serving: Serving) -> None:

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 import pytest
 
-from localctx.app.tools.toolbox import SEARCH, Toolbox
+from localctx.app.tools.toolbox import Toolbox
 from localctx.core.arguments import described
 from localctx.core.messages import ToolCall
 from localctx.core.outgoing import WireMessage
+from localctx.core.results import SEARCH_TOOLS
 from localctx.ports import Outcome
 
 pytestmark = pytest.mark.anyio
@@ -68,39 +69,44 @@ async def test_what_has_no_room_is_offered_once_it_was_searched_for_and_stays() 
     assert states(box) == {
         "one": "offered",
         "two": "offered",
-        SEARCH: "offered",
+        SEARCH_TOOLS: "offered",
         "three": "deferred",
         "four": "deferred",
     }
     before = box.schemas
     assert "three, four" in str(before[-1])
-    assert await call(box, SEARCH, '{"query": "delete a file"}') == "three: Deletes things.\nfour: Copies and deletes."
-    assert offered(box) == ["one", "two", SEARCH, "three", "four"]
+    assert (
+        await call(box, SEARCH_TOOLS, '{"query": "delete a file"}')
+        == "three: Deletes things.\nfour: Copies and deletes."
+    )
+    assert offered(box) == ["one", "two", SEARCH_TOOLS, "three", "four"]
     assert box.schemas[: len(before)] == before, "what was offered before stays as it was"
-    assert await call(box, SEARCH, '{"query": "delete"}') == "no tool is described by these words; there are no more"
+    assert (
+        await call(box, SEARCH_TOOLS, '{"query": "delete"}') == "no tool is described by these words; there are no more"
+    )
 
 
 async def test_a_search_offers_the_best_and_says_where_there_is_no_room() -> None:
     box = Toolbox.fitting(TOOLS, 1_400, size)  # 210 from the start, 350 in the end
     assert states(box) == {
         "one": "offered",
-        SEARCH: "offered",
+        SEARCH_TOOLS: "offered",
         "two": "deferred",
         "three": "deferred",
         "four": "deferred",
     }
-    assert await call(box, SEARCH, '{"query": "delete and copy"}') == "four: Copies and deletes."
-    assert await call(box, SEARCH, '{"query": "copies"}') == "two: Copies things. (no room for it)"
-    assert await call(box, SEARCH, '{"query": "sing"}') == (
+    assert await call(box, SEARCH_TOOLS, '{"query": "delete and copy"}') == "four: Copies and deletes."
+    assert await call(box, SEARCH_TOOLS, '{"query": "copies"}') == "two: Copies things. (no room for it)"
+    assert await call(box, SEARCH_TOOLS, '{"query": "sing"}') == (
         "no tool is described by these words; there are two: Copies things.; three: Deletes things."
     )
-    assert offered(box) == ["one", SEARCH, "four"]
+    assert offered(box) == ["one", SEARCH_TOOLS, "four"]
 
 
 async def test_a_deferred_tool_that_is_called_is_offered_and_run() -> None:
     box = Toolbox.fitting(TOOLS, 2_000, size)
     assert await call(box, "four", '{"count": "2"}') == "said 2"
-    assert offered(box) == ["one", "two", SEARCH, "four"]
+    assert offered(box) == ["one", "two", SEARCH_TOOLS, "four"]
 
 
 async def test_a_tool_that_was_left_out_is_run_all_the_same() -> None:
@@ -114,7 +120,7 @@ async def test_a_tool_that_was_left_out_is_run_all_the_same() -> None:
 def test_who_insists_gets_something_however_small_the_window() -> None:
     assert states(Toolbox.fitting(TOOLS, 300, size, insisted=True)) == {
         "one": "offered",
-        SEARCH: "offered",
+        SEARCH_TOOLS: "offered",
         "two": "deferred",
         "three": "deferred",
         "four": "deferred",
