@@ -51,7 +51,7 @@ def states(box: Toolbox) -> dict[str, str]:
 
 
 def offered(box: Toolbox) -> list[str]:
-    return [str(schema["function"]["name"]) for schema in box.schemas]  # type: ignore[index]
+    return [shelf.name for shelf in box.shelves if shelf.state == "offered"]
 
 
 async def call(box: Toolbox, name: str, arguments: str = "{}") -> str:
