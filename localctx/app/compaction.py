@@ -197,11 +197,11 @@ class Engine:
         except BaseException:
             self.session.abort(begun, "interrupted")
             raise
-        if effect is None:
-            self.session.abort(begun, how)
-            return False
-        after = apply(before, effect)
+        after = before if effect is None else apply(before, effect)
         sizes = used.tokens, history_size(after, size), before.messages(), after.messages()
+        if effect is None or sizes[1] >= sizes[0]:
+            self.session.abort(begun, how if effect is None else "nothing would be freed")
+            return False
         taken = RungTaken(rung, how, *sizes, monotonic() - started, predicted)
         self.session.commit(effect, begun, {**asdict(taken), "why": why})
         self.meter.void()

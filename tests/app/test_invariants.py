@@ -13,6 +13,7 @@ from zlib import crc32
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from hypothesis.vendor.pretty import RepresentationPrinter
 
 from localctx.app.chat import Chat, Wishes
 from localctx.app.tools.record import Retrieve
@@ -158,7 +159,7 @@ class ReadFile:
         return Outcome(text)
 
 
-@dataclass(repr=False)
+@dataclass
 class Run:
     """What was asked of a chat, and what came of it."""
 
@@ -174,6 +175,11 @@ class Run:
     @property
     def talk(self) -> list[Request]:
         return [each for each in self.toy.requests if not each.outline]
+
+    def _repr_pretty_(self, printer: RepresentationPrinter, _cycle: object) -> None:
+        """For an example that failed: all of it is too long to be shown."""
+        toy = self.toy
+        printer.text(f"<{toy.windows=}, {toy.counts=}, {toy.off=}, {toy.refused=}, {self.commits=}, {self.moves=}>")
 
 
 _words = st.builds(
