@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -26,7 +26,10 @@ __all__ = ["app"]
 
 app = typer.Typer(name="bench", help="What things take on this machine.", no_args_is_help=True)
 
-Url = Annotated[str | None, typer.Option("--url", help="The server's address; else the first one that answers.")]
+Url = Annotated[
+    list[str] | None,
+    typer.Option("--url", help="A server's address, or several; else all of the usual ones that answer."),
+]
 Quick = Annotated[bool, typer.Option("--quick", help="Less of everything: at most two minutes.")]
 New = Annotated[Path | None, typer.Option("--out", help="Write the results to this new file, as JSON.")]
 Plot = Annotated[Path | None, typer.Option("--plot", help="Draw them into this new file: .svg, or .png.")]
@@ -49,8 +52,8 @@ def server(
 
     Also how long another window takes, where it can be had. What is found is kept: runs with this model begin with these speeds.
     """
-    flags = _flags(url, model, runtime, api_key_env) | {"num_ctx": num_ctx, "max_context_tokens": max_context}
-    _run("server", flags, quick, new, plot, as_json)
+    flags = _flags(model, runtime, api_key_env) | {"num_ctx": num_ctx, "max_context_tokens": max_context}
+    _run("server", url, flags, quick, new, plot, as_json)
 
 
 @app.command("tokenizer")
@@ -68,7 +71,7 @@ def tokenizer(
 
     Exact is what counts five kinds of text as the server does.
     """
-    _run("tokenizer", _flags(url, model, runtime, api_key_env), quick, new, plot, as_json)
+    _run("tokenizer", url, _flags(model, runtime, api_key_env), quick, new, plot, as_json)
 
 
 @app.command("compaction")
@@ -88,8 +91,8 @@ def compaction(
 
     Each policy in each way, beside what other programs do; in a window of 2,048 tokens, or of --max-context.
     """
-    flags = _flags(url, model, runtime, api_key_env) | {"num_ctx": num_ctx, "max_context_tokens": max_context}
-    _run("compaction", flags, quick, new, plot, as_json)
+    flags = _flags(model, runtime, api_key_env) | {"num_ctx": num_ctx, "max_context_tokens": max_context}
+    _run("compaction", url, flags, quick, new, plot, as_json)
 
 
 @app.command("probe")
@@ -104,15 +107,21 @@ def probe(
     as_json: AsJson = False,
 ) -> None:
     """Measure probing 1, 5 and 50 addresses, dead ones among them."""
-    _run("probe", _flags(url, model, runtime, api_key_env), quick, new, plot, as_json)
+    _run("probe", url, _flags(model, runtime, api_key_env), quick, new, plot, as_json)
 
 
-def _flags(url: str | None, model: str | None, runtime: str | None, api_key_env: str | None) -> dict[str, object]:
-    return {"url": url, "model": model, "runtime": runtime, "api_key_env": api_key_env}
+def _flags(model: str | None, runtime: str | None, api_key_env: str | None) -> dict[str, object]:
+    return {"model": model, "runtime": runtime, "api_key_env": api_key_env}
 
 
 def _run(
-    name: str, flags: Mapping[str, object], quick: bool, new: Path | None, plot: Path | None, as_json: bool
+    name: str,
+    urls: Sequence[str] | None,
+    flags: Mapping[str, object],
+    quick: bool,
+    new: Path | None,
+    plot: Path | None,
+    as_json: bool,
 ) -> None:
     """Runs a benchmark, and shows and keeps what it found."""
     import anyio
@@ -128,7 +137,7 @@ def _run(
         check_new(path)
     if plot is not None:
         check_picture(plot)
-    given = wiring.settings(flags)
+    given = [wiring.settings(dict(flags, url=url)) for url in urls or (None,)]
     with fetching() as fetched, _progress(as_json) as told:
         found = anyio.run(benched, Wanted(name, given, quick, _silent if as_json else say, told, fetched))
     out(spelled(found.document) if as_json else _text(found.sheet))
@@ -139,6 +148,10 @@ def _run(
     if plot is not None:
         save(plot, picture(plot, found.title, found.sheet.tables))
         note(f"drew them into {plot}")
+    for text in found.missed:
+        note(text)
+    if found.missed:
+        raise typer.Exit(1)
 
 
 def _silent(_event: Event) -> None:

@@ -68,7 +68,17 @@ if TYPE_CHECKING:
     from localctx.core.work import WorkState
     from localctx.ports import Counter, Index, Journal, Prober, Tool
 
-__all__ = ["answering", "complain", "connect", "connection", "identity", "means_embedded", "open_chat", "reached"]
+__all__ = [
+    "answering",
+    "complain",
+    "connect",
+    "connection",
+    "first_address",
+    "identity",
+    "means_embedded",
+    "open_chat",
+    "reached",
+]
 
 
 @asynccontextmanager
@@ -258,7 +268,7 @@ async def connection(
     `progress` is told bytes done and in all while a model is fetched. What was started here is stopped at the end.
     Raises `NothingFound`, `ModelMissing`, `Unauthorized`, `MissingExtra` and their kin.
     """
-    url = None if means_embedded(given) else given.url or await answering(given)
+    url = await first_address(given)
     if url is None:
         if not means_embedded(given):
             emit(Notice("embedded", "no server answers at the usual addresses: using the embedded runtime"))
@@ -309,8 +319,13 @@ def means_embedded(given: Settings) -> bool:
     return given.url is None and (known or name.endswith(".gguf") or (given.model or "").startswith(PREFIX))
 
 
-async def answering(given: Settings) -> str | None:
-    """The first of the usual addresses that has the model and can be talked to.
+async def first_address(given: Settings) -> str | None:
+    """The address that the settings name, or the first that answers; None for the embedded runtime. Raises as `answering` does."""
+    return None if means_embedded(given) else given.url or next(iter(await answering(given)), None)
+
+
+async def answering(given: Settings) -> list[str]:
+    """The usual addresses that have the model and can be talked to; where there is none, those that may have it but do not say.
 
     Raises `NothingFound` where a model was named in vain.
     """
@@ -321,13 +336,13 @@ async def answering(given: Settings) -> str | None:
         for each in detectors:
             await each.close()
     fit = [report.url for report in reports if wanted(report, given.model or "").models]
-    fit += [report.url for report in reports if report.status in {Status.LOADING, Status.UNAUTHORIZED}]
+    fit = fit or [report.url for report in reports if report.status in {Status.LOADING, Status.UNAUTHORIZED}]
     if not fit and (given.model or given.runtime):
         tried = "; ".join(f"{report.url} {_tried(report)}" for report in reports)
         raise NothingFound(
             f"no {given.runtime or 'server'} has {given.model or 'a model'}: {tried}; start one, or name another"
         )
-    return fit[0] if fit else None
+    return fit
 
 
 def _tried(report: ServerReport) -> str:

@@ -88,7 +88,7 @@ async def _best(given: Settings, emit: Callable[[Event], None]) -> AsyncIterator
 async def _somewhere(given: Settings) -> str | None:
     """The usual address that has the model; None where none has."""
     try:
-        return await answering(given)
+        return next(iter(await answering(given)), None)
     except NothingFound:
         return None
 

@@ -2,16 +2,21 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
+from localctx.wiring.probing import DEFAULT_ADDRESSES
 from tests.app.conftest import NOTES, answering
 from tests.cli.conftest import Run
 from tests.fakes.llama_server import Fake, running
+from tests.fakes.ollama import Fake as Ollama
+from tests.fakes.ollama import running as running_ollama
 
 COUNTING = " ".join(map(str, range(1, 40)))
 NAMES = ("tokenizer", "compaction", "probe", "server")
@@ -95,6 +100,43 @@ def test_people_read_tables_and_are_told_of_the_server_the_time_and_the_gpu(loca
     assert f"on llama-server at {server.url}" in done.stderr
     assert "at most 100 s" in done.stderr
     assert "GPU" in done.stderr
+
+
+def test_several_servers_are_measured_one_after_the_other_and_told_apart(localctx: Run) -> None:
+    with running(Fake(reply=COUNTING, model="one")) as one, running(Fake(reply=COUNTING, model="two")) as two:
+        done = localctx("bench", "server", "--quick", "--url", one.url, "--url", two.url, "--json")
+    document = json.loads(done.stdout)
+    assert [server["model"] for server in document["servers"]] == ["one", "two"]
+    titles = [table["title"] for table in document["tables"]]
+    assert titles[0].startswith("1. one, llama-server: Reading and writing")
+    assert sum(title.startswith("2. two, llama-server: ") for title in titles) * 2 == len(titles)
+
+
+def test_without_an_address_every_server_that_answers_is_measured(localctx: Run) -> None:
+    port = urlsplit(DEFAULT_ADDRESSES[-1]).port or 0
+    with socket.socket() as taken:
+        if taken.connect_ex(("127.0.0.1", port)) == 0:
+            pytest.skip(f"something listens on port {port}")
+    with running(Fake(), port), running_ollama(Ollama()) as other:
+        done = localctx("bench", "probe", "--quick", "--json", OLLAMA_HOST=other.url)
+    found = [server["runtime"] for server in json.loads(done.stdout)["servers"]]
+    assert (found[0], found[-1]) == ("ollama", "llama-server")
+
+
+def test_of_several_servers_one_that_fails_is_said_with_the_others_results_and_exits_1(localctx: Run) -> None:
+    with running(Fake(reply=COUNTING)) as server:
+        done = localctx("bench", "server", "--quick", "--url", "http://127.0.0.1:9", "--url", server.url)
+    assert done.returncode == 1
+    assert done.stdout.startswith("Reading and writing")
+    assert "http://127.0.0.1:9 was not measured: nothing answers at http://127.0.0.1:9" in done.stderr
+    assert "1 of 2 servers could not be measured" in done.stdout
+
+
+def test_several_servers_that_all_fail_print_nothing_and_exit_1(localctx: Run) -> None:
+    done = localctx("bench", "probe", "--quick", "--url", "http://127.0.0.1:9", "--url", "http://127.0.0.1:8")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "http://127.0.0.1:9 " in done.stderr.splitlines()[-1]
+    assert "http://127.0.0.1:8 " in done.stderr.splitlines()[-1]
 
 
 def test_ctrl_c_ends_with_130_and_keeps_nothing(environment: dict[str, str], tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def _data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def wanted(name: str, url: str, **flags: object) -> Wanted:
     given = settings({"url": url, **flags})
     told, fetched = lambda _done, _all, _what: None, lambda _done, _all: None
-    return Wanted(name, given, quick=True, emit=lambda _event: None, told=told, fetched=fetched)
+    return Wanted(name, [given], quick=True, emit=lambda _event: None, told=told, fetched=fetched)
 
 
 async def speeds_of(url: str) -> tuple[Speeds, int | None]:
@@ -80,10 +80,11 @@ async def test_a_document_names_machine_versions_and_server_but_no_address() -> 
         found = await benched(wanted("server", server.url))
         assert server.url not in str(found.document)
         assert str(server.url.rpartition(":")[2]) not in str(found.document["tables"])
-    told, machine, versions = (found.document[name] for name in ("server", "machine", "versions"))
-    assert isinstance(told, dict)
+    servers, machine, versions = (found.document[name] for name in ("servers", "machine", "versions"))
+    assert isinstance(servers, list)
     assert isinstance(machine, dict)
     assert isinstance(versions, dict)
-    assert (told["runtime"], told["model"], told["window"]) == ("llama-server", "fake-model", 4_096)
+    told = [(each["runtime"], each["model"], each["window"]) for each in servers]
+    assert told == [("llama-server", "fake-model", 4_096)]
     assert {"cpu", "cores", "memory_bytes", "gpus", "system", "load_before", "load_after"} == set(machine)
     assert {"localctx", "python"} <= set(versions)

@@ -8,10 +8,12 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
+from msgspec import structs
+
 from localctx.core.events import Notice
 from localctx.runtimes import embedded
 from localctx.runtimes.detect import Detector
-from localctx.wiring.chatting import answering, complain, means_embedded
+from localctx.wiring.chatting import answering, complain, first_address, means_embedded
 from localctx.wiring.inside import started
 from localctx.wiring.probing import detector
 
@@ -25,9 +27,22 @@ if TYPE_CHECKING:
     from localctx.core.window import ServerReport
     from localctx.ports import Prober
 
-__all__ = ["Opened", "answering_address"]
+__all__ = ["Opened", "answering_address", "each_server"]
 
 Opened: TypeAlias = "Callable[[Addresses], AbstractAsyncContextManager[Sequence[Prober]]]"
+
+
+async def each_server(given: Sequence[Settings]) -> list[Settings]:
+    """The settings of each server: those that name one, and for those that do not, all that answer.
+
+    Raises what finding one raises, before anything is measured.
+    """
+    places: list[Settings] = []
+    for each in given:
+        found = [] if means_embedded(each) or each.url else await answering(each)
+        origins = {**each.origins, "url": "a usual address"}
+        places += [structs.replace(each, url=url, origins=origins) for url in found] or [each]
+    return places
 
 
 @asynccontextmanager
@@ -38,7 +53,7 @@ async def answering_address(
 
     A server is only asked: no model is loaded. Raises what finding it raises.
     """
-    url = None if means_embedded(given) else given.url or await answering(given)
+    url = await first_address(given)
     if url is not None:
         server = detector(given, url)
         try:

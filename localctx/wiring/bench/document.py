@@ -30,7 +30,7 @@ def document(
     *,
     begun: datetime,
     load_before: float,
-    server: Mapping[str, object] | None,
+    servers: Sequence[Mapping[str, object]],
     gpus: Sequence[GpuUse],
 ) -> dict[str, object]:
     """The results file. `gpus` is the most that each of them used meanwhile."""
@@ -50,7 +50,7 @@ def document(
         },
         "versions": {"localctx": __version__, "python": platform.python_version(), **_packages()},
         "commit": commit(Path(__file__).parents[3]),
-        "server": server,
+        "servers": [*servers],
         "gpus_used": [{"name": gpu.name, "most_used_bytes": gpu.used_bytes, "most_watts": gpu.watts} for gpu in gpus],
         "notes": sheet.notes,
         "tables": [asdict(table) for table in sheet.tables],
