@@ -15,6 +15,7 @@ from localctx.wiring.probing import DEFAULT_ADDRESSES
 from tests.app.conftest import NOTES, answering
 from tests.cli.conftest import Run
 from tests.fakes.llama_server import Fake, running
+from tests.fakes.nvml import built
 from tests.fakes.ollama import Fake as Ollama
 from tests.fakes.ollama import running as running_ollama
 
@@ -168,23 +169,12 @@ def test_a_png_without_the_library_names_the_extra(environment: dict[str, str], 
     assert "localctx[plot]" in done.stdout
 
 
-NVML = """
-class Memory:
-    total, free, used = 1000, 100, 900
-def nvmlInit(): pass
-def nvmlShutdown(): pass
-def nvmlDeviceGetCount(): return 1
-def nvmlDeviceGetHandleByIndex(index): return index
-def nvmlDeviceGetName(index): return "Stand-in"
-def nvmlDeviceGetMemoryInfo(index): return Memory
-def nvmlDeviceGetPowerUsage(index): return 71_500
-"""
-
-
 def test_what_a_gpu_uses_meanwhile_is_in_the_document(localctx: Run, tmp_path: Path) -> None:
-    (tmp_path / "pynvml.py").write_text(NVML, encoding="utf-8")
     with running(Fake(reply=COUNTING)) as server:
-        done = localctx("bench", "server", "--quick", "--url", server.url, "--json", PYTHONPATH=str(tmp_path))
+        done = localctx("bench", "server", "--quick", "--url", server.url, "--json", **built(tmp_path))
     document = json.loads(done.stdout)
-    assert document["gpus_used"] == [{"name": "Stand-in", "most_used_bytes": 900, "most_watts": 71.5}]
-    assert document["machine"]["gpus"] == [{"name": "Stand-in", "memory_bytes": 1000, "memory_free_bytes": 100}]
+    assert document["gpus_used"] == [
+        {"name": "Fake GPU 0", "most_used_bytes": 900, "most_watts": 71.5},
+        {"name": "Fake GPU 1", "most_used_bytes": 901, "most_watts": None},
+    ]
+    assert document["machine"]["gpus"][0] == {"name": "Fake GPU 0", "memory_bytes": 1000, "memory_free_bytes": 100}

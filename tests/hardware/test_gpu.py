@@ -1,37 +1,34 @@
-"""What GPUs use, by a stand-in for NVIDIA's library: this machine has none."""
+"""What GPUs use, asked by NVIDIA's own package of a driver that is a fake: this machine may have none."""
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from localctx.hardware.gpu import GpuUse, gpu_use
+from localctx.hardware.gpu import gpu_use
+from tests.fakes.nvml import built
 
-NVML = """
-class Memory:
-    used = 12345
-def nvmlInit(): pass
-def nvmlShutdown(): open({closed!r}, "w").close()
-def nvmlDeviceGetCount(): return 2
-def nvmlDeviceGetHandleByIndex(index): return index
-def nvmlDeviceGetName(index): return f"GPU {{index}}"
-def nvmlDeviceGetMemoryInfo(index): return Memory
-def nvmlDeviceGetPowerUsage(index):
-    if index:
-        raise RuntimeError("not supported")
-    return 71_500
+ASKED = """
+from localctx.hardware.gpu import gpu_use
+from localctx.hardware.machine import machine
+for use in gpu_use():
+    print(use.name, use.used_bytes, use.watts)
+for gpu in machine().gpus:
+    print(gpu.name, gpu.memory_bytes, gpu.memory_free_bytes)
 """
 
 
-def test_memory_and_power_are_read_and_the_library_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    closed = tmp_path / "closed"
-    (tmp_path / "pynvml.py").write_text(NVML.format(closed=str(closed)), encoding="utf-8")
-    monkeypatch.delitem(sys.modules, "pynvml", raising=False)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    assert gpu_use() == (GpuUse("GPU 0", 12345, 71.5), GpuUse("GPU 1", 12345, None))
-    assert closed.exists()
+def test_memory_and_power_are_read_and_power_that_is_not_measured_is_unknown(tmp_path: Path) -> None:
+    environment = {**os.environ, **built(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", ASKED], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == [
+        *("Fake GPU 0 900 71.5", "Fake GPU 1 901 None"),
+        *("Fake GPU 0 1000 100", "Fake GPU 1 1001 100"),
+    ]
 
 
 def test_without_the_library_there_is_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
