@@ -15,7 +15,7 @@ from localctx.app.meter import Meter
 from localctx.app.session import Session
 from localctx.app.tools.record import Recall
 from localctx.core.checkpoint import summary_cap
-from localctx.core.events import RungTaken
+from localctx.core.events import Notice, RungTaken
 from localctx.core.ladder import POLICIES, tuned
 from localctx.core.outgoing import outgoing, texts
 from localctx.core.window import Budget
@@ -197,6 +197,8 @@ class _Bench:
         if way == "in place" and watched.took and not _was_cached(watched.took[0]):
             why = "there was no room for it, or the server kept no prefix"
             self.notes.append(f"{policy.name}, {way}: its summary was not read from the cache: {why}")
+        refused = [event.text for event in events if isinstance(event, Notice) and event.code == "summary-refused"]
+        self.notes.extend(f"{policy.name}, {way}: {text}" for text in refused)
         rungs = [f"{event.rung} ({event.how})" for event in events if isinstance(event, RungTaken)]
         left, recall = outgoing(session.history), Recall(session, self.means.index(), lambda text: text)
         return _Outcome(left, watched.took, seconds, await self._recalled(recall, left), ", ".join(rungs) or "nothing")

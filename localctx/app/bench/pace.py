@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING
 
+import anyio
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 __all__ = ["Pace"]
 
 
 class Pace:
-    """Work in units that take about the same time (tokens), done within `seconds` from when it is first expected.
+    """Work in units that take about the same time (tokens), done within `seconds`: from `within`, or from when it is first expected.
 
     `told` is given the work that is done, all of it, and what is done now. Steps that would end too late, at the speed so
     far, are left out; `left_out` names them.
@@ -25,6 +28,13 @@ class Pace:
         self._until: float | None = None
         self._done = self._all = self._spent = 0.0
         self.left_out = list[str]()
+
+    @contextmanager
+    def within(self) -> Iterator[None]:
+        """The time begins; what is not done when it is over is cancelled."""
+        self._until = monotonic() + self._seconds
+        with anyio.move_on_after(self._seconds):
+            yield
 
     def expect(self, work: float) -> None:
         """Adds to the work that there is; the time begins with the first."""

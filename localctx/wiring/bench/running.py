@@ -191,7 +191,7 @@ async def _server(wanted: Wanted, given: Settings, pace: Pace, sheet: Sheet) -> 
     async with subject(given, wanted.emit, wanted.fetched) as found:
         plan = server.Plan.of(found.window, secrets.token_hex(4), quick=wanted.quick)
         another = another_window(given, found)
-        with anyio.move_on_after(pace.left):
+        with pace.within():
             speeds = await server.measured(found.runtime, plan, pace, sheet, window=found.window, another=another)
             if speeds.prefill and keep_speeds(found.identity, speeds):
                 sheet.notes.append("runs with this model begin with these speeds")
@@ -202,7 +202,7 @@ async def _tokenizer(wanted: Wanted, given: Settings, pace: Pace, sheet: Sheet) 
     async with subject(given, wanted.emit, wanted.fetched) as found:
         texts, rounds = tokenizer.texts(20_000 if wanted.quick else 400_000), 1 if wanted.quick else 3
         counters = [*candidates(weights_of(found, given.model))]
-        with anyio.move_on_after(pace.left):
+        with pace.within():
             await tokenizer.measured(counters, texts, found.runtime.size, pace, sheet, rounds=rounds)
         return found.told()
 
@@ -218,14 +218,14 @@ async def _compaction(wanted: Wanted, given: Settings, pace: Pace, sheet: Sheet)
         window = min(found.window, found.window if given.max_context_tokens else usual)
         made = (ClassEstimate, MemoryJournal, lambda: RecallIndex(None))
         means = compaction.Means(found.runtime, window, *made, due, secrets.token_hex(4))
-        with anyio.move_on_after(pace.left):
+        with pace.within():
             await compaction.measured(means, pace, sheet, quick=wanted.quick)
         return found.told()
 
 
 async def _probe(wanted: Wanted, given: Settings, pace: Pace, sheet: Sheet) -> Mapping[str, object]:
     async with answering_address(given, wanted.emit, wanted.fetched) as (opened, report):
-        with anyio.move_on_after(pace.left):
+        with pace.within():
             await probe.measured(opened, pace, sheet, rounds=1 if wanted.quick else 5)
         return {"runtime": report.runtime, "version": report.version}
 

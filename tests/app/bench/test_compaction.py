@@ -161,6 +161,15 @@ async def test_each_way_and_each_baseline_has_a_row(serving: Serving) -> None:
     assert place["in all, of the first row"] == 1.0
 
 
+async def test_a_summary_that_was_refused_is_said_with_the_reason(serving: Serving) -> None:
+    found, sheet = await rows(serving, Fake(reply=answering("Done.", "I would rather not.")))
+    assert found[0]["rungs"] == "compact (machine)"
+    assert (
+        "ladder, in place: the model's summary was refused (its headings are missing); using the record alone"
+        in sheet.notes
+    )
+
+
 async def test_what_the_engine_keeps_is_more_than_what_dropping_keeps(serving: Serving) -> None:
     found, _ = await rows(serving, Fake(reply=answering("Done.", NOTES)))
     kept = {str(row["way"]): int(str(row["facts kept"]).split()[0]) for row in found}

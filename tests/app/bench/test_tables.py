@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from xml.etree import ElementTree as ET
 
+import anyio
+
 from localctx.app.bench.pace import Pace
 from localctx.app.bench.plot import svg
 from localctx.app.bench.tables import Table, cells, markdown
@@ -67,3 +69,17 @@ def test_the_time_begins_with_the_work_and_not_with_loading_a_model() -> None:
     assert pace.left == 5
     pace.expect(1)
     assert 0 < pace.left < 5
+
+
+def test_what_is_not_done_in_time_is_cancelled_and_no_time_is_left() -> None:
+    pace, done = Pace(0.05), list[str]()
+
+    async def work() -> None:
+        with pace.within():
+            done.append("begun")
+            await anyio.sleep(60)
+            done.append("ended")
+
+    anyio.run(work)
+    assert done == ["begun"]
+    assert pace.left == 0
