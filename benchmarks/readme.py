@@ -295,13 +295,12 @@ _COLUMNS = {
 
 
 def _compaction() -> str:
-    """A table for each model, below what was compacted; of other policies than `ladder` the first way alone."""
+    """A table for each server, below what was compacted; of other policies than `ladder` the first way alone."""
     parts = list[str]()
-    for model in _BENCHED:
-        (table,) = _tables(f"bench-compaction-{model}")
+    for table in _tables("bench-compaction"):
         chosen = [row for row in table["rows"] if not re.match(r"(?!ladder)\w+, (?!in place)", row["way"])]
         rows = ((row["way"], *(row[name] for name in _COLUMNS.values())) for row in chosen)
-        parts += [f"{_MODELS[model]}. {table['title']}:", _table(("way", *_COLUMNS), rows)]
+        parts += [f"{table['title']}:", _table(("way", *_COLUMNS), rows)]
     return "\n\n".join(parts)
 
 

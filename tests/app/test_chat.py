@@ -249,7 +249,10 @@ async def test_a_model_that_is_loading_is_waited_for(talk: Start) -> None:
         assert [event.code for event in it.of(Notice)] == ["loading"]
 
 
-async def test_a_server_that_is_gone_loses_nothing_from_the_journal(talk: Start) -> None:
+async def test_a_server_that_is_gone_loses_nothing_from_the_journal(
+    talk: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("localctx.app.exchange.AWAY_SECONDS", 1.0)
     journal = MemoryJournal()
     async with talk(Fake(), journal=journal) as it:
         await it.chat.ask("First.")

@@ -235,12 +235,10 @@ async def test_nobody_there() -> None:
         await heard(LlamaServer(url))
 
 
-async def test_a_server_that_falls_silent_is_given_up() -> None:
-    with running(Fake(fault="hang")) as fake:
-        server = LlamaServer(fake.url)
-        server._http.timeout = httpx.Timeout(0.2)
-        with pytest.raises(ServerFailed, match="silent"):
-            await heard(server)
+async def test_a_server_that_falls_silent_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("localctx.runtimes.http.SILENCE_SECONDS", 0.2)
+    with running(Fake(fault="hang")) as fake, pytest.raises(ServerFailed, match="silent"):
+        await heard(LlamaServer(fake.url))
 
 
 # Calls.
