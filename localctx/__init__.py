@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from localctx.app.chat import Chat
     from localctx.core.events import (
+        Drafting,
         Event,
         Notice,
         Prefilling,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Chat",
     "Counter",
+    "Drafting",
     "EffectiveWindow",
     "Event",
     "History",

@@ -23,6 +23,7 @@ __all__ = [
     "Approval",
     "Counter",
     "Delta",
+    "Drafted",
     "Finished",
     "Index",
     "Journal",
@@ -77,6 +78,14 @@ class Prefilled:
 
 
 @dataclass(frozen=True, slots=True)
+class Drafted:
+    """How far the model is with writing a call: its tool, as far as it is named, and the characters of its arguments."""
+
+    name: str
+    characters: int
+
+
+@dataclass(frozen=True, slots=True)
 class Finished:
     """The end of a complete reply: the server's finish reason, what it reported, and the calls that the model made.
 
@@ -89,7 +98,7 @@ class Finished:
     calls: tuple[ToolCall, ...] = ()
 
 
-Piece: TypeAlias = Delta | Prefilled | Finished
+Piece: TypeAlias = Delta | Prefilled | Drafted | Finished
 
 
 class Counter(Protocol):

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from localctx.app.patience import while_loading
 from localctx.core.accounting import Usage, runs_on
-from localctx.core.events import Prefilling, Text, Thinking
+from localctx.core.events import Drafting, Prefilling, Text, Thinking
 from localctx.errors import ServerFailed, ServerLoading
-from localctx.ports import Delta, Finished, Prefilled
+from localctx.ports import Delta, Drafted, Finished, Prefilled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,6 +64,8 @@ class Exchange:
                         end = piece
                     case Prefilled():
                         self._emit(Prefilling(piece.done, piece.total, piece.cached))
+                    case Drafted():
+                        self._emit(Drafting(piece.name, piece.characters))
                     case Delta():
                         self._take(piece)
                         length += len(piece.text) + len(piece.thinking)

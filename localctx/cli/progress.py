@@ -12,9 +12,9 @@ from localctx.cli.wording import figure
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from localctx.core.events import Prefilling, RequestSent
+    from localctx.core.events import Drafting, Prefilling, RequestSent
 
-__all__ = ["Waiting", "reading", "reading_on"]
+__all__ = ["Waiting", "drafting", "reading", "reading_on"]
 
 _PATIENCE, _TICK = 1.0, 0.25
 """The seconds before anything is shown, and those from one drawing to the next."""
@@ -76,3 +76,12 @@ def reading_on(far: Prefilling, waited: float) -> Callable[[float], str]:
         return f"reading {done * 100 // total}% of {figure(far.total)} tokens ... {seconds:.0f} s{more}"
 
     return told
+
+
+def drafting(call: Drafting) -> Callable[[float], str]:
+    """What is told while a model writes a call."""
+    name = call.name[:_NAME] or "a call"
+    return lambda seconds: f"writing {name}: {call.characters:,} characters ... {seconds:.0f} s"
+
+
+_NAME = 40

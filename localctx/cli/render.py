@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TextIO
 
-from localctx.cli.progress import Waiting, reading, reading_on
+from localctx.cli.progress import Waiting, drafting, reading, reading_on
 from localctx.cli.wording import told, wrapped
 from localctx.core import events as e
 from localctx.errors import LocalctxError, StoreUnusable
@@ -155,11 +155,12 @@ def _draw(text: str, stream: TextIO) -> None:
 
 
 def _on_one_line(text: str) -> None:
-    """Draws a line of ours in place of the one before, or takes that away."""
+    """Draws a line in place of the one before, or takes that away."""
     from rich.cells import set_cell_size
 
     room = _size(sys.stderr)[0] - 1
-    _draw(f"\r\x1b[K{_dim(set_cell_size(text, min(room, len(text))))}" if text else "\r\x1b[K", sys.stderr)
+    line = printable(text, sys.stderr.encoding)
+    _draw(f"\r\x1b[K{_dim(set_cell_size(line, min(room, len(line))))}" if line else "\r\x1b[K", sys.stderr)
 
 
 def paint(pieces: Iterable[tuple[str, str]]) -> None:
@@ -206,7 +207,7 @@ class Renderer:
 
     def __call__(self, event: e.Event) -> None:
         """Renders one event."""
-        if _verbose and not isinstance(event, e.Text | e.Thinking):
+        if _verbose and not isinstance(event, _PIECES):
             self.end_line()
         _log_event(event)
         if self._json:
@@ -220,6 +221,8 @@ class Renderer:
             self._wait("reading", reading(event))
         elif isinstance(event, e.Prefilling):
             self._wait("reading", reading_on(event, self._waiting.seconds))
+        elif isinstance(event, e.Drafting):
+            self._wait("drafting", drafting(event))
         else:
             self._tell(event)
 
@@ -242,6 +245,8 @@ class Renderer:
             self._wait("thinking", lambda seconds: f"thinking ... {seconds:.0f} s")
 
     def _wait(self, what: str, told: Callable[[float], str]) -> None:
+        if self._thinks and what != "thinking":
+            self._end_wait()
         if self.waits and not self._json:
             self._reply.end()
             self._waiting.begin(what, told)
@@ -327,10 +332,13 @@ def say(event: e.Event) -> None:
 
 
 def _log_event(event: e.Event) -> None:
-    if not isinstance(event, e.Text | e.Thinking):
+    if not isinstance(event, _PIECES):
         told = {key: value for key, value in _as_object(event).items() if key not in _NOT_LOGGED}
         _log.info("%s", json.dumps(told))
 
+
+_PIECES = (e.Text, e.Thinking, e.Drafting)
+"""What comes in pieces, too many to be told one by one."""
 
 _NOT_LOGGED = {"at", "arguments", "shown", "text"}
 """When it was, which the log has, and text of the conversation, which a notice may quote."""

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from localctx.core.window import EffectiveWindow
 
 __all__ = [
+    "Drafting",
     "Event",
     "Notice",
     "Prefilling",
@@ -72,6 +73,14 @@ class Thinking:
     """A piece of the model's reasoning."""
 
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Drafting:
+    """The model is writing a call: its tool, as far as it is named, and the characters of its arguments so far."""
+
+    name: str
+    characters: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +180,7 @@ Event: TypeAlias = (
     | Prefilling
     | Text
     | Thinking
+    | Drafting
     | ToolCalled
     | ToolAnswered
     | UsageReported

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from localctx.core.messages import ToolCall
 from localctx.errors import ServerFailed
+from localctx.ports import Drafted
 from localctx.runtimes.reported import number
 
 if TYPE_CHECKING:
@@ -66,6 +67,12 @@ class Calls:
         """Takes calls each of which is whole. Raises `ServerFailed` beyond the bounds of a reply."""
         for piece in map(self._read, entries or ()):
             self._add(self._begin(piece), piece)
+
+    @property
+    def drafted(self) -> Drafted:
+        """How far the newest call is, once there is one."""
+        newest = self._begun[-1]
+        return Drafted(newest.name.strip(), newest.characters)
 
     def made(self) -> tuple[ToolCall, ...]:
         """The calls that have a name. Each has an id of its own, made up where the server gave none or the same again."""
@@ -128,6 +135,7 @@ class _Call:
 
     def __init__(self) -> None:
         self.id = self.name = ""
+        self.characters = 0
         self._parts: list[str] = []
         self._depth: int | None = None
         self._quoted = self._escaped = False
@@ -153,6 +161,7 @@ class _Call:
             self.name = piece.name if piece.name.startswith(self.name) else self.name + piece.name
         if piece.arguments:
             self._parts.append(piece.arguments)
+            self.characters += len(piece.arguments)
             self._follow(piece.arguments)
 
     def _follow(self, text: str) -> None:

@@ -20,7 +20,7 @@ from localctx.errors import (
     ToolsRefused,
     Unauthorized,
 )
-from localctx.ports import Delta, Finished, Piece, Prefilled
+from localctx.ports import Delta, Drafted, Finished, Piece, Prefilled
 from localctx.runtimes import openai, sglang, vllm
 from localctx.runtimes.calls import Calls
 from localctx.runtimes.http import LARGE_BYTES, address, ask, body_of, client, sendable, silent_for, translated
@@ -93,14 +93,16 @@ class _End:
         self._usage = Usage()
         self._calls = Calls(where)
 
-    def take(self, chunk: _Chunk) -> Iterator[Delta | Prefilled]:
-        """Notes what a chunk says, and passes on its text, or how far the server is with the prompt."""
+    def take(self, chunk: _Chunk) -> Iterator[Delta | Prefilled | Drafted]:
+        """Notes what a chunk says, and passes on its text, or how far the server is with the prompt, or the model with a call."""
         self._usage = _usage(chunk) or self._usage
         if progress := _progress(chunk.prompt_progress):
             yield progress
         for choice in chunk.choices:
             self._reason = choice.finish_reason or self._reason
             self._calls.take(choice.delta.tool_calls)
+            if choice.delta.tool_calls:
+                yield self._calls.drafted
             if piece := _said(choice.delta):
                 yield piece
 

@@ -10,7 +10,7 @@ import pytest
 
 from localctx.app.chat import Chat, Wishes
 from localctx.app.tools.context import ContextInfo, SummarizeContext
-from localctx.core.events import Event, Notice, Prefilling, RequestSent, RungTaken, UsageReported
+from localctx.core.events import Drafting, Event, Notice, Prefilling, RequestSent, RungTaken, UsageReported
 from localctx.core.ladder import POLICIES
 from localctx.core.messages import Message
 from localctx.core.outgoing import outgoing
@@ -260,6 +260,19 @@ async def test_progress_of_the_server_is_passed_on(talk: Start) -> None:
         steps = it.of(Prefilling)
         assert steps
         assert steps[-1].done == steps[-1].total == it.fake.prompt_tokens(it.turns[0])
+
+
+async def test_a_call_is_told_of_while_it_is_written(talk: Start) -> None:
+    arguments = '{"path": "' + "so/it/goes/" * 20 + '"}'
+    async with talk(Fake(tools=True, reply=scripted(Calls("", [("read_file", arguments)]), "I see."))) as it:
+        offer(it.chat, Reads("x = 1"))
+        await it.chat.ask("Read it.")
+        drafts = it.of(Drafting)
+        assert {each.name for each in drafts} == {"read_file"}
+        lengths = [each.characters for each in drafts]
+        assert lengths == sorted(set(lengths))
+        assert lengths[-1] == len(arguments)
+        assert len(lengths) > 10
 
 
 # --- a server that restarts ---------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from tests.app.conftest import answering
 from tests.cli.screen import Terminal
 from tests.cli.test_markdown import WHOLE, words
 from tests.fakes import ollama
-from tests.fakes.llama_server import Fake, running
+from tests.fakes.llama_server import Calls, Fake, running
 
 Start = Callable[..., Terminal]
 
@@ -298,6 +298,24 @@ def test_a_long_prompt_is_told_of_while_it_is_read_and_then_no_more(start: Start
     terminal.until("Hello there.")
     terminal.ready()
     assert "reading" not in "\n".join(terminal.screen.everything)
+
+
+def test_a_long_call_is_told_of_while_it_is_written_and_thinking_with_its_own_time(
+    start: Start, fake: Fake, tmp_path: Path
+) -> None:
+    writes = Calls("", [("write_file", json.dumps({"path": "a.txt", "content": "so it goes " * 30}))])
+    fake.reply = lambda body: "It is there." if body["messages"][-1]["role"] == "tool" else writes
+    fake.tools, fake.n_ctx, fake.delay, fake.reply_thinking = True, 16_384, 0.05, "Well. " * 20
+    terminal = start("--yes")
+    terminal.ask("Write it.", " characters ... ")
+    assert re.search(r"writing write_file: \d+ characters \.\.\. \d+ s", terminal.raw)
+    fake.delay = 0.0
+    terminal.until("It is there.")
+    terminal.ready()
+    rows = "\n".join(terminal.screen.everything)
+    assert "characters ..." not in rows
+    assert re.search(r"thought for [1-3] s", rows)
+    assert (tmp_path / "a.txt").read_text(encoding="utf-8") == "so it goes " * 30
 
 
 def test_thinking_is_one_line_and_not_in_the_answer(start: Start, fake: Fake) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from localctx.cli.progress import reading, reading_on
+from localctx.cli.progress import drafting, reading, reading_on
 from localctx.cli.wording import told
 from localctx.core.accounting import Count, Usage
-from localctx.core.events import Prefilling, RequestSent, ToolAnswered, ToolCalled, UsageReported
+from localctx.core.events import Drafting, Prefilling, RequestSent, ToolAnswered, ToolCalled, UsageReported
 
 
 @pytest.mark.parametrize(
@@ -43,6 +43,12 @@ def test_reading_is_told_with_what_is_known_of_it() -> None:
     )
     assert reading_on(Prefilling(10, 20, 0), 2.0)(9.0) == "reading 50% of 20 tokens ... 9 s"
     assert reading_on(Prefilling(5, 0, 0), 1.0)(0.0) == "reading 0% of 0 tokens ... 0 s"
+
+
+def test_a_call_that_is_written_is_told_by_its_tool_and_how_long_it_is() -> None:
+    assert drafting(Drafting("write_file", 1_234))(3.2) == "writing write_file: 1,234 characters ... 3 s"
+    assert drafting(Drafting("", 0))(1.0) == "writing a call: 0 characters ... 1 s"
+    assert len(drafting(Drafting("n" * 1_000, 0))(1.0)) < 80
 
 
 @pytest.mark.parametrize(
