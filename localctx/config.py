@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import partial
 from ipaddress import ip_address
+from itertools import chain
 from math import inf
 from typing import TYPE_CHECKING, Any, Literal, get_args
 from urllib.parse import urlsplit
@@ -40,6 +41,7 @@ __all__ = [
     "places",
     "settled",
     "this_machine",
+    "unread",
 ]
 
 FILE = "localctx.toml"
@@ -244,12 +246,28 @@ def _project(path: Path) -> Layer:
     return layer
 
 
-def _environment(environment: Mapping[str, str]) -> Layer:
-    """What variables set, each called as its key or as its flag is."""
+def _variables() -> dict[str, list[str]]:
+    """The variables of each setting that has some, called as its key or as its flag is."""
     names = [name for name in _File.__struct_fields__ if name not in {"thresholds", "allow"}]
     called = {name: (name, _FLAGS[name].replace("-", "_")) if name in _FLAGS else (name,) for name in names}
-    variables = {name: [f"LOCALCTX_{each.upper()}" for each in called[name]] for name in names}
-    found = {name: next((each for each in variables[name] if environment.get(each)), "") for name in names}
+    return {name: [f"LOCALCTX_{each.upper()}" for each in called[name]] for name in names}
+
+
+_NO_SETTINGS = ("LOCALCTX_API_KEY", "LOCALCTX_HOME", "LOCALCTX_OFFLINE")
+"""Variables that are read elsewhere."""
+
+
+def unread(environment: Mapping[str, str]) -> list[str]:
+    """What is said of each variable that is called as ours are, and that nothing reads."""
+    known = [*_NO_SETTINGS, *chain(*_variables().values())]
+    others = sorted(name for name in environment if name.startswith("LOCALCTX_") and name not in known)
+    near = {name: get_close_matches(name, known, 1) for name in others}
+    return [f"{name}: nothing reads it" + (f"; did you mean {near[name][0]}?" if near[name] else "") for name in others]
+
+
+def _environment(environment: Mapping[str, str]) -> Layer:
+    variables = _variables()
+    found = {name: next((each for each in own if environment.get(each)), "") for name, own in variables.items()}
     table = {name: environment[variable] for name, variable in found.items() if variable}
     return Layer("environment", table, variables=found)
 

@@ -19,7 +19,7 @@ from localctx.app.probe import probe as probe_all
 from localctx.app.tools.approval import Approver
 from localctx.app.tools.context import ContextInfo, SummarizeContext
 from localctx.app.tools.record import Recall, Retrieve, UpdateWorkState
-from localctx.config import this_machine
+from localctx.config import this_machine, unread
 from localctx.core.advice import cannot_call
 from localctx.core.approval import rule
 from localctx.core.events import Notice
@@ -117,6 +117,8 @@ async def open_chat(
         rules, unfit = policy(given)
         for said in unfit:
             emit(Notice("threshold", said))
+        for said in unread(os.environ):
+            emit(Notice("environment", said))
         sets = given.tool_sets(usual_tools)
         works = bool(sets - {"session"}) and kept.last_seq == 0 and (model.calls_tools is not False)
         with located(kept):

@@ -14,7 +14,7 @@ from platformdirs import user_config_path
 
 from localctx.app.chat import MOST_STEPS
 from localctx.app.compaction import PATIENCE_SECONDS
-from localctx.config import FILE, KEYS, Settings, file_layer, places, settled
+from localctx.config import FILE, KEYS, Settings, file_layer, places, settled, unread
 from localctx.core.ladder import POLICIES
 from localctx.errors import Misuse
 from localctx.runtimes.http import client
@@ -96,6 +96,7 @@ def check(files: Sequence[Path] = ()) -> list[Checked]:
         return [_checked(f"file {path}", partial(_named, path), alone=True) for path in files]
     where = places(environment=os.environ, project=Path.cwd(), user=user_file().parent)
     found = [_checked(place, read) for place, read in where.items()]
+    found = [*found, *(Checked("environment", 0, (said,)) for said in unread(os.environ))]
     if any(each.wrong for each in found):
         return found
     given = settings({})

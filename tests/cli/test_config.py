@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Run
+from tests.fakes.llama_server import Fake, running
 
 PROFILES = sorted((Path(__file__).parent.parent.parent / "configs").glob("*.toml"))
 
@@ -46,6 +47,18 @@ def test_what_is_wrong_is_named_and_ends_with_2(localctx: Run, tmp_path: Path) -
     assert f"project {file}:2: num_ctx: a whole number is wanted" in done.stdout
     assert "LOCALCTX_RUNTIME: runtime: unknown value 'abacus'" in done.stdout, "each place is looked at"
     assert localctx("config", "show").returncode == 2
+
+
+def test_a_variable_that_nothing_reads_is_named_by_check_and_by_a_run(localctx: Run) -> None:
+    mistyped = {"LOCALCTX_NUMCTX": "8192", "LOCALCTX_OTHER_THINGS": "1"}
+    done = localctx("config", "check", **mistyped)
+    assert done.returncode == 2
+    assert "LOCALCTX_NUMCTX: nothing reads it; did you mean LOCALCTX_NUM_CTX?" in done.stdout
+    assert "LOCALCTX_OTHER_THINGS: nothing reads it" in done.stdout
+    with running(Fake()) as server:
+        done = localctx("run", "Hi.", "--url", server.url, **mistyped)
+    assert done.returncode == 0
+    assert "LOCALCTX_NUMCTX: nothing reads it; did you mean LOCALCTX_NUM_CTX?" in done.stderr
 
 
 @pytest.mark.parametrize(
