@@ -22,7 +22,7 @@ __all__ = ["BASELINES", "Baseline", "Ground"]
 class Ground:
     """Where a baseline works: the server, the window, the most tokens of a summary, and what counts a list.
 
-    `took` is told what each request took.
+    `took` is told what each request took, `note` what is worth a word about the row.
     """
 
     runtime: Runtime
@@ -30,10 +30,11 @@ class Ground:
     cap: int
     size: Callable[[Sequence[WireMessage]], Awaitable[int]]
     took: Callable[[Took], None]
+    note: Callable[[str], None]
 
-    async def ask(self, messages: Sequence[WireMessage]) -> Took:
-        """One request for a summary; raises what `Runtime.chat` raises."""
-        took = await asked(self.runtime, Request(messages, self.cap, temperature=0.0))
+    async def ask(self, messages: Sequence[WireMessage], cap: int | None = None) -> Took:
+        """One request for a summary of at most `cap` tokens; raises what `Runtime.chat` raises."""
+        took = await asked(self.runtime, Request(messages, cap or self.cap, temperature=0.0))
         self.took(took)
         return took
 
@@ -82,6 +83,9 @@ _TAIL, _TAIL_LEAST, _TAIL_MOST, _READ = 0.2, 8_000, 40_000, 0.6
 _TRIMMED_TO = 0.8
 """The seed: a tail of a fifth of the window, 8k to 40k tokens, a quarter below 32k; pieces of 60 %; trimmed to 80 %."""
 
+_SURE = 0.95
+"""The share of the room beside the prompt that its summary may take: the seed sets no cap, and a count may be short."""
+
 _FORM = (
     "Write down where this stands, under the headings Goal, Constraints & Preferences, Covered So Far, Progress (Done, In "
     "Progress, Blocked), Key Decisions, Next Steps, Critical Context. Put (none) where there is nothing."
@@ -96,9 +100,13 @@ async def _seed(ground: Ground, messages: Sequence[WireMessage]) -> list[WireMes
     summary = ""
     for piece in await _pieces(ground, [system, task, *rest[: len(rest) - len(tail)]]):
         earlier = f"<previous-summary>\n{summary}\n</previous-summary>\nBring it up to date.\n" if summary else ""
-        took = await ground.ask([_user(f"{_FORM}\n{earlier}<conversation>\n{piece}\n</conversation>")])
+        asking = [_user(f"{_FORM}\n{earlier}<conversation>\n{piece}\n</conversation>")]
+        took = await ground.ask(asking, max(int((ground.window - await ground.size(asking)) * _SURE), 1))
         summary = took.text.strip()
         if not summary or took.reason == "length":
+            ground.note(
+                f"its summary was cut off at {took.usage.completion} tokens and refused, so it trims to 80 % of the window"
+            )
             return await _dropped(ground, messages, _TRIMMED_TO)
     kept = tail[next((at for at, message in enumerate(tail) if message["role"] != "tool"), len(tail)) :]
     said: WireMessage = {"role": "assistant", "content": summary}

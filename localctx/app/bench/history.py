@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from localctx.core.outgoing import WireMessage
     from localctx.ports import Runtime
 
-__all__ = ["Told", "grown", "takes_tools"]
+__all__ = ["Told", "grown", "shows_calls"]
 
 _SCALE = 40_960
 """Results are as long as in the proof's conversation in a window of so many tokens, and shorter in smaller ones."""
@@ -45,15 +45,26 @@ class Told:
         return [{"role": "system", "content": f"{salt}. {SYSTEM}"}, begun, *rest]
 
 
-async def takes_tools(runtime: Runtime) -> bool:
-    """Whether the model's template takes calls and results; where not, they are told in words."""
-    messages: list[WireMessage] = [{"role": "user", "content": "Look."}]
-    messages += [_called("c0", [("bash", "{}")]), _result("c0", 0, "done"), {"role": "assistant", "content": "Done."}]
-    try:
-        await asked(runtime, Request([*messages, {"role": "user", "content": "Go on."}], 1, temperature=0.0))
-    except LocalctxError:
-        return False
-    return True
+async def shows_calls(runtime: Runtime) -> bool:
+    """Whether a model is shown the calls in a list: a template may refuse them, or leave them out in silence.
+
+    Where that is so, or where the server does not say how long a prompt is, they are told in words.
+    """
+    sizes = list[int | None]()
+    for arguments in ("{}", '{"path": "' + "harbour/" * _SHOWN + '"}'):
+        messages: list[WireMessage] = [{"role": "user", "content": "Look."}, _called("c0", [("bash", arguments)])]
+        messages += [_result("c0", 0, "done"), {"role": "assistant", "content": "Done."}]
+        try:
+            took = await asked(runtime, Request([*messages, {"role": "user", "content": "Go on."}], 1, temperature=0.0))
+        except LocalctxError:
+            return False
+        sizes.append(took.usage.prompt)
+    short, long = sizes
+    return short is not None and long is not None and long - short >= _SHOWN
+
+
+_SHOWN = 20
+"""How many words the longer of two calls has more, and so at least how many tokens."""
 
 
 async def grown(window: int, due: int, size: Callable[[Sequence[WireMessage]], Awaitable[int]], *, tools: bool) -> Told:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from localctx.app.bench.asking import Took
 from localctx.app.bench.baselines import BASELINES, Ground
-from localctx.app.bench.compaction import Means, measured
+from localctx.app.bench.compaction import Means, _median, _Sample, _spread, measured
 from localctx.app.bench.facts import FACTS, holds, one_by_one, plainly
-from localctx.app.bench.history import grown, takes_tools
+from localctx.app.bench.history import grown, shows_calls
 from localctx.app.bench.pace import Pace
 from localctx.app.bench.tables import Sheet
 from localctx.core.outgoing import WireMessage, defects, texts
@@ -20,7 +21,7 @@ from localctx.stores.recall import RecallIndex
 from localctx.tokenizers.estimate import ClassEstimate
 from tests.app.bench.conftest import Serving
 from tests.app.conftest import NOTES, answering
-from tests.fakes.llama_server import Fake
+from tests.fakes.llama_server import Fake, render
 
 pytestmark = pytest.mark.anyio
 
@@ -31,6 +32,12 @@ async def size(messages: Sequence[WireMessage]) -> int:
 
 def text_of(messages: Sequence[WireMessage]) -> str:
     return plainly("\n".join(texts([*messages])))
+
+
+def without_calls(body: dict[str, Any]) -> int:
+    """The tokens of a prompt by a template that leaves calls out in silence."""
+    said = [{name: value for name, value in each.items() if name != "tool_calls"} for each in body["messages"]]
+    return len(render({**body, "messages": said}))
 
 
 # --- the history ----------------------------------------------------------------------------------------------------
@@ -67,11 +74,12 @@ async def test_a_history_is_just_long_enough_and_holds_its_facts(window: int, *,
         assert roles == ["user", "assistant"] * (len(roles) // 2)
 
 
-async def test_whether_a_template_takes_tools_is_tried(serving: Serving) -> None:
-    async with serving(Fake()) as runtime:
-        assert await takes_tools(runtime)
-    async with serving(Fake(fault="die_mid_stream")) as runtime:
-        assert not await takes_tools(runtime)
+async def test_whether_a_model_is_shown_calls_is_tried(serving: Serving) -> None:
+    async with serving(Fake(tools=True)) as runtime:
+        assert await shows_calls(runtime)
+    for other in (Fake(fault="die_mid_stream"), Fake(prompt_tokens=without_calls)):
+        async with serving(other) as runtime:
+            assert not await shows_calls(runtime)
 
 
 # --- the baselines --------------------------------------------------------------------------------------------------
@@ -83,7 +91,11 @@ async def left(
     told = await grown(window, int(window * 0.8), size, tools=True)
     whole: list[WireMessage] = told.whole("salt")
     took: list[Took] = []
-    return whole, await BASELINES[name].left(Ground(runtime, window, 200, size, took.append), whole), took
+    return (
+        whole,
+        await BASELINES[name].left(Ground(runtime, window, 200, size, took.append, lambda _text: None), whole),
+        took,
+    )
 
 
 async def test_dropping_the_oldest_keeps_the_system_and_the_end_within_half(serving: Serving) -> None:
@@ -129,6 +141,8 @@ async def test_the_seed_refuses_a_summary_that_was_cut_off_and_trims(serving: Se
     async with serving(Fake(reply="so it goes " * 500)) as runtime:
         whole, kept, took = await left("Jazz's rules (seed)", runtime)
     assert [each.reason for each in took] == ["length"]
+    assert took[0].usage.completion is not None
+    assert took[0].usage.completion > 200, "the seed sets no cap: what the window has room for"
     assert kept[1:] == whole[-len(kept) + 1 :]
     assert 0.6 * 1_000 < await size(kept) <= 800
 
@@ -148,22 +162,24 @@ async def rows(
 
 
 async def test_each_way_and_each_baseline_has_a_row(serving: Serving) -> None:
-    found, sheet = await rows(serving, Fake(reply=answering("Done.", NOTES)))
-    ours = ["ladder, in place", "ladder, mechanical", "ladder, apart"]
+    found, sheet = await rows(serving, Fake(tools=True, reply=answering("Done.", NOTES)))
+    ours = ["ladder, mechanical", "ladder, in place", "ladder, apart"]
     assert [row["way"] for row in found] == [*ours, *BASELINES]
     assert sheet.notes == []
     by_name = {str(row["way"]): row for row in found}
-    place, alone, apart = (by_name[name] for name in ours)
+    alone, place, apart = (by_name[name] for name in ours)
+    assert [row["notes by"] for row in (alone, place, apart)] == ["machine", "model", "model"]
     assert int(str(place["cached"])) > 10 * int(str(place["read"])) > 0
     assert int(str(apart["read"])) > 5 * int(str(place["read"]))
     assert (alone["read"], alone["written"]) == (0, 0)
     assert all(int(str(row["tokens freed"])) > 0 for row in found)
-    assert place["in all, of the first row"] == 1.0
+    assert alone["in all, of the first row"] == 1.0
+    assert {row["rounds"] for row in found} == {1}
 
 
 async def test_a_summary_that_was_refused_is_said_with_the_reason(serving: Serving) -> None:
-    found, sheet = await rows(serving, Fake(reply=answering("Done.", "I would rather not.")))
-    assert found[0]["rungs"] == "compact (machine)"
+    found, sheet = await rows(serving, Fake(tools=True, reply=answering("Done.", "I would rather not.")))
+    assert found[1]["notes by"] == "machine"
     assert (
         "ladder, in place: the model's summary was refused (its headings are missing); using the record alone"
         in sheet.notes
@@ -171,17 +187,47 @@ async def test_a_summary_that_was_refused_is_said_with_the_reason(serving: Servi
 
 
 async def test_what_the_engine_keeps_is_more_than_what_dropping_keeps(serving: Serving) -> None:
-    found, _ = await rows(serving, Fake(reply=answering("Done.", NOTES)))
-    kept = {str(row["way"]): int(str(row["facts kept"]).split()[0]) for row in found}
+    found, _ = await rows(serving, Fake(tools=True, reply=answering("Done.", NOTES)))
+    kept = {str(row["way"]): int(str(row["kept"])) for row in found}
     assert kept["ladder, mechanical"] > kept["drop the oldest"]
     assert kept["naive summary"] == 0
     ours = next(row for row in found if row["way"] == "ladder, mechanical")
-    assert int(str(ours["kept or found"]).split()[0]) >= kept["ladder, mechanical"]
+    assert int(str(ours["facts"])) >= int(str(ours["kept or found"])) >= kept["ladder, mechanical"]
 
 
-async def test_all_policies_are_measured_where_there_is_time(serving: Serving) -> None:
-    found, _ = await rows(serving, Fake(reply=answering("Done.", NOTES)), quick=False)
+async def test_what_the_model_is_not_shown_is_told_in_words(serving: Serving) -> None:
+    fake = Fake(reply=answering("Done.", NOTES), prompt_tokens=without_calls)
+    found, sheet = await rows(serving, fake)
+    assert any("they are told in words" in note for note in sheet.notes)
+    assert not any("tool_calls" in str(body["messages"]) for body in fake.chats[-3:])
+    assert all(row["kept"] is not None for row in found)
+
+
+async def test_rounds_are_measured_in_turn_and_the_median_one_is_shown(serving: Serving) -> None:
+    fake = Fake(tools=True, reply=answering("Done.", NOTES))
+    found, _ = await rows(serving, fake, quick=False)
     assert len(found) == 4 * 3 + len(BASELINES)
+    assert {row["rounds"] for row in found} == {3}
+    assert all(isinstance(row["spread"], float) for row in found)
+    begun = [str(body["messages"][0]["content"])[:5] for body in fake.chats if body["messages"][0]["role"] == "system"]
+    assert begun.index("salt1") > begun.index("salt0")
+    assert begun == sorted(begun)
+
+
+def test_of_rounds_the_one_with_the_median_time_counts_and_the_spread_is_a_share_of_it() -> None:
+    rounds = [_Sample({"n": number}, seconds) for number, seconds in enumerate((4.0, 1.0, 2.0))]
+    assert _median(rounds).figures == {"n": 2}
+    assert _median(rounds[:2]).figures == {"n": 1}
+    assert _spread(rounds) == 1.5
+    assert _spread(rounds[:1]) is None
+
+
+async def test_a_baseline_that_frees_nothing_has_no_share_and_says_why(serving: Serving) -> None:
+    endless = "so it goes " * 500
+    found, sheet = await rows(serving, Fake(tools=True, reply=answering(endless, NOTES)))
+    seed = next(row for row in found if row["way"] == "Jazz's rules (seed)")
+    assert (seed["tokens freed"], seed["in all, of the first row"]) == (0, None)
+    assert any(note.startswith("Jazz's rules (seed): its summary was cut off") for note in sheet.notes)
 
 
 async def test_without_time_there_is_no_row(serving: Serving) -> None:
