@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,6 +15,7 @@ from localctx.cli.models import fetching
 from localctx.cli.options import ApiKeyEnv, AsJson, MaxContext, Model, NumCtx, RuntimeKind
 from localctx.cli.render import Renderer, note, out, say
 from localctx.cli.sessions import spelled
+from localctx.errors import Misuse
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -89,7 +92,7 @@ def compaction(
 ) -> None:
     """Measure what a compaction takes, and which facts survive it.
 
-    Each policy in each way, beside what other programs do; in a window of 2,048 tokens, or of --max-context.
+    Each policy in each way, beside what other programs do; in a window of 2,048 tokens (768 with --quick), or of --max-context.
     """
     flags = _flags(model, runtime, api_key_env) | {"num_ctx": num_ctx, "max_context_tokens": max_context}
     _run("compaction", url, flags, quick, new, plot, as_json)
@@ -135,6 +138,8 @@ def _run(
     Renderer(as_json=as_json)
     for path in filter(None, (new, plot)):
         check_new(path)
+    if new is not None and plot is not None and new.resolve() == plot.resolve():
+        raise Misuse(f"--out and --plot name the same file, {new}; name two")
     if plot is not None:
         check_picture(plot)
     given = [wiring.settings(dict(flags, url=url)) for url in urls or (None,)]
@@ -162,6 +167,7 @@ def _silent(_event: Event) -> None:
 def _progress(as_json: bool) -> Iterator[Callable[[float, float, str], None]]:
     """How far it is and how long that will take yet, on stderr from the first step on; nothing with `--json`."""
     shown: list[Bar] = []
+    begun = list[float]()
 
     def told(done: float, all_: float, what: str) -> None:
         if as_json:
@@ -169,8 +175,11 @@ def _progress(as_json: bool) -> Iterator[Callable[[float, float, str], None]]:
         if not shown:
             shown.append(_bar())
             shown[0].start()
-            shown[0].add_task(what, total=all_)
-        shown[0].update(shown[0].task_ids[0], completed=done, total=all_, description=what or None)
+            shown[0].add_task(what, due=None)
+        if not done:
+            begun.append(monotonic())
+        due = monotonic() + (monotonic() - begun[-1]) * (all_ - done) / done if done else None
+        shown[0].update(shown[0].task_ids[0], completed=done, total=all_, description=what or None, due=due)
 
     try:
         yield told
@@ -182,13 +191,16 @@ def _progress(as_json: bool) -> Iterator[Callable[[float, float, str], None]]:
 def _bar() -> Bar:
     from rich import progress
     from rich.console import Console
+    from rich.text import Text
 
-    columns = (
-        progress.TextColumn("{task.description}"),
-        progress.BarColumn(),
-        progress.TaskProgressColumn(),
-        progress.TimeRemainingColumn(),
-    )
+    class Left(progress.ProgressColumn):
+        """The time that is left: at the speed of all that is done, since single steps are long."""
+
+        def render(self, task: progress.Task) -> Text:
+            due = task.fields["due"]
+            return Text("" if due is None else f"{timedelta(seconds=max(int(due - monotonic()), 0))} left")
+
+    columns = (progress.TextColumn("{task.description}"), progress.BarColumn(), progress.TaskProgressColumn(), Left())
     return progress.Progress(
         *columns, console=Console(stderr=True), transient=True, redirect_stdout=False, refresh_per_second=2
     )

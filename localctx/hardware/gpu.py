@@ -11,16 +11,16 @@ __all__ = ["GpuUse", "gpu_use"]
 
 @dataclass(frozen=True, slots=True)
 class GpuUse:
-    """One GPU: memory in use, in bytes, by whatever program; power in watts, None where it does not say."""
+    """One GPU: memory in use, in bytes, by whatever program, and power in watts; None where it does not say."""
 
     name: str
-    used_bytes: int
+    used_bytes: int | None
     watts: float | None
 
 
 def gpu_use() -> tuple[GpuUse, ...]:
     """What each GPU uses at this moment; empty where there is none, or it cannot be asked."""
-    with suppress(Exception):  # no pynvml, no driver, or a GPU without memory of its own
+    with suppress(Exception):  # no pynvml, or no driver
         return _nvidia()
     return ()
 
@@ -37,8 +37,9 @@ def _nvidia() -> tuple[GpuUse, ...]:
 
 
 def _use(pynvml: Any, handle: object) -> GpuUse:  # noqa: ANN401  the library has no types
-    watts = None
-    with suppress(Exception):  # some GPUs do not measure it
+    used = watts = None
+    with suppress(Exception):  # some have no memory of their own
+        used = int(pynvml.nvmlDeviceGetMemoryInfo(handle).used)
+    with suppress(Exception):  # some do not measure it
         watts = pynvml.nvmlDeviceGetPowerUsage(handle) / 1000
-    used = int(pynvml.nvmlDeviceGetMemoryInfo(handle).used)
     return GpuUse(str(pynvml.nvmlDeviceGetName(handle)), used, watts)

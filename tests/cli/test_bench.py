@@ -55,6 +55,7 @@ def test_a_benchmark_that_cannot_run_says_why_and_exits_1(localctx: Run, name: s
         (("--out", "taken"), "is there already"),
         (("--plot", "taken.svg"), "is there already"),
         (("--runtime", "nonsense"), "nonsense"),
+        (("--out", "one.svg", "--plot", "one.svg"), "the same file"),
     ],
 )
 def test_wrong_usage_exits_2_before_anything_is_measured(
@@ -95,7 +96,7 @@ def test_people_read_tables_and_are_told_of_the_server_the_time_and_the_gpu(loca
     lines = done.stdout.splitlines()
     assert lines[0].startswith("A compaction in a window of 768")
     assert [line.strip().split("  ")[0] for line in lines[2:9]] == [
-        *("ladder, in place", "ladder, mechanical", "ladder, apart"),
+        *("ladder, mechanical", "ladder, in place", "ladder, apart"),
         *("drop the oldest", "naive summary", "replacement (Codex)", "Jazz's rules (seed)"),
     ]
     assert f"on llama-server at {server.url}" in done.stderr
@@ -124,13 +125,31 @@ def test_without_an_address_every_server_that_answers_is_measured(localctx: Run)
     assert (found[0], found[-1]) == ("ollama", "llama-server")
 
 
+def test_a_server_that_fails_on_the_way_costs_nothing_that_was_measured(localctx: Run, tmp_path: Path) -> None:
+    replies = [COUNTING] * 6
+    new = tmp_path / "new.json"
+    with running(Fake(reply=COUNTING)) as server:
+        server.reply = lambda _body: replies.pop() if replies else broken(server)
+        done = localctx("bench", "server", "--quick", "--url", server.url, "--out", str(new))
+    assert done.returncode == 1
+    assert done.stdout.startswith("Reading and writing")
+    assert "was not measured to its end: " in done.stderr.splitlines()[-1]
+    assert json.loads(new.read_text(encoding="utf-8"))["tables"]
+
+
+def broken(server: Fake) -> str:
+    """The server dies with this reply, and with each from now on."""
+    server.fault = "die_mid_stream"
+    return COUNTING
+
+
 def test_of_several_servers_one_that_fails_is_said_with_the_others_results_and_exits_1(localctx: Run) -> None:
     with running(Fake(reply=COUNTING)) as server:
         done = localctx("bench", "server", "--quick", "--url", "http://127.0.0.1:9", "--url", server.url)
     assert done.returncode == 1
     assert done.stdout.startswith("Reading and writing")
     assert "http://127.0.0.1:9 was not measured: nothing answers at http://127.0.0.1:9" in done.stderr
-    assert "1 of 2 servers could not be measured" in done.stdout
+    assert "1 of 2 servers could not be measured to the end" in done.stdout
 
 
 def test_several_servers_that_all_fail_print_nothing_and_exit_1(localctx: Run) -> None:
@@ -173,8 +192,10 @@ def test_what_a_gpu_uses_meanwhile_is_in_the_document(localctx: Run, tmp_path: P
     with running(Fake(reply=COUNTING)) as server:
         done = localctx("bench", "server", "--quick", "--url", server.url, "--json", **built(tmp_path))
     document = json.loads(done.stdout)
-    assert document["gpus_used"] == [
-        {"name": "Fake GPU 0", "most_used_bytes": 900, "most_watts": 71.5},
-        {"name": "Fake GPU 1", "most_used_bytes": 901, "most_watts": None},
+    (gpus,) = [table for table in document["tables"] if table["title"].startswith("GPUs")]
+    assert gpus["rows"] == [
+        {"GPU": "Fake GPU 0", "memory, MiB": 900 / 2**20, "watts": 71.5},
+        {"GPU": "Fake GPU 1", "memory, MiB": 901 / 2**20, "watts": None},
+        {"GPU": "Fake GPU 2", "memory, MiB": None, "watts": 71.5},
     ]
-    assert document["machine"]["gpus"][0] == {"name": "Fake GPU 0", "memory_bytes": 1000, "memory_free_bytes": 100}
+    assert not any("GPU" in note for note in document["notes"])

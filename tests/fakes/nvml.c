@@ -1,4 +1,4 @@
-/* NVIDIA's management library as far as we ask it: two GPUs, of which the second does not measure its power. */
+/* NVIDIA's management library as far as we ask it: three GPUs: the second does not measure its power, the third has no memory of its own. */
 #include <stdio.h>
 
 #define SUCCESS 0
@@ -8,13 +8,13 @@ typedef struct {
     unsigned long long total, free, used;
 } memory;
 
-static int numbers[2] = {0, 1};
+static int numbers[3] = {0, 1, 2};
 
 int nvmlInitWithFlags(unsigned flags) { (void)flags; return SUCCESS; }
 
 int nvmlShutdown(void) { return SUCCESS; }
 
-int nvmlDeviceGetCount_v2(unsigned *count) { *count = 2; return SUCCESS; }
+int nvmlDeviceGetCount_v2(unsigned *count) { *count = 3; return SUCCESS; }
 
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device) { *device = &numbers[index]; return SUCCESS; }
 
@@ -27,10 +27,10 @@ int nvmlDeviceGetMemoryInfo(void *device, memory *info) {
     info->total = 1000 + *(int *)device;
     info->free = 100;
     info->used = info->total - info->free;
-    return SUCCESS;
+    return *(int *)device == 2 ? NOT_SUPPORTED : SUCCESS;
 }
 
 int nvmlDeviceGetPowerUsage(void *device, unsigned *milliwatts) {
     *milliwatts = 71500;
-    return *(int *)device ? NOT_SUPPORTED : SUCCESS;
+    return *(int *)device == 1 ? NOT_SUPPORTED : SUCCESS;
 }

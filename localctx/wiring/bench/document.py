@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from localctx.app.bench.tables import Sheet
-    from localctx.hardware.gpu import GpuUse
 
 __all__ = ["document"]
 
@@ -31,9 +30,8 @@ def document(
     begun: datetime,
     load_before: float,
     servers: Sequence[Mapping[str, object]],
-    gpus: Sequence[GpuUse],
 ) -> dict[str, object]:
-    """The results file. `gpus` is the most that each of them used meanwhile."""
+    """The results file."""
     here = machine()
     return {
         "schema": 1,
@@ -51,7 +49,6 @@ def document(
         "versions": {"localctx": __version__, "python": platform.python_version(), **_packages()},
         "commit": commit(Path(__file__).parents[3]),
         "servers": [*servers],
-        "gpus_used": [{"name": gpu.name, "most_used_bytes": gpu.used_bytes, "most_watts": gpu.watts} for gpu in gpus],
         "notes": sheet.notes,
         "tables": [asdict(table) for table in sheet.tables],
     }
