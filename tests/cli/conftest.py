@@ -1,12 +1,16 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
+
+from localctx.wiring.probing import DEFAULT_ADDRESSES
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -46,3 +50,17 @@ def localctx(environment: dict[str, str], tmp_path: Path) -> Run:
         return done
 
     return run
+
+
+def listens(url: str) -> bool:
+    """Whether something listens at an address on this machine."""
+    with socket.socket() as asking:
+        return asking.connect_ex(("127.0.0.1", urlsplit(url).port or 0)) == 0
+
+
+@pytest.fixture
+def no_server() -> None:
+    """For what is done where no server is: skips where one listens at a usual address."""
+    for url in DEFAULT_ADDRESSES:
+        if listens(url):
+            pytest.skip(f"something listens at {url}")

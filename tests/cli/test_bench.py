@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -13,7 +12,7 @@ import pytest
 
 from localctx.wiring.probing import DEFAULT_ADDRESSES
 from tests.app.conftest import NOTES, answering
-from tests.cli.conftest import Run
+from tests.cli.conftest import Run, listens
 from tests.fakes.llama_server import Fake, running
 from tests.fakes.nvml import built
 from tests.fakes.ollama import Fake as Ollama
@@ -115,11 +114,10 @@ def test_several_servers_are_measured_one_after_the_other_and_told_apart(localct
 
 
 def test_without_an_address_every_server_that_answers_is_measured(localctx: Run) -> None:
-    port = urlsplit(DEFAULT_ADDRESSES[-1]).port or 0
-    with socket.socket() as taken:
-        if taken.connect_ex(("127.0.0.1", port)) == 0:
-            pytest.skip(f"something listens on port {port}")
-    with running(Fake(), port), running_ollama(Ollama()) as other:
+    usual = DEFAULT_ADDRESSES[-1]
+    if listens(usual):
+        pytest.skip(f"something listens at {usual}")
+    with running(Fake(), urlsplit(usual).port or 0), running_ollama(Ollama()) as other:
         done = localctx("bench", "probe", "--quick", "--json", OLLAMA_HOST=other.url)
     found = [server["runtime"] for server in json.loads(done.stdout)["servers"]]
     assert (found[0], found[-1]) == ("ollama", "llama-server")

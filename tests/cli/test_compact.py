@@ -114,6 +114,7 @@ def complaint(done: subprocess.CompletedProcess[str]) -> str:
 # --- what is read, and what is written ----------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("no_server")
 def test_each_format_is_settled_and_what_is_written_counts_the_same(localctx: Run, tmp_path: Path) -> None:
     given = {
         "openai": as_openai(reading(20)),

@@ -55,6 +55,7 @@ def test_a_server_counts_exactly_and_gives_the_share_of_its_window(localctx: Run
     assert document["total"]["tokens"] == plain["tokens"] + exact
 
 
+@pytest.mark.usefixtures("no_server")
 def test_a_person_sees_each_message_the_bound_and_where_it_comes_from(localctx: Run, chat: Path) -> None:
     done = localctx("count", str(chat), "--num-ctx", "4096")
     assert done.returncode == 0
@@ -68,6 +69,7 @@ def test_a_person_sees_each_message_the_bound_and_where_it_comes_from(localctx: 
     assert "window: 4,096 tokens, provisional (--num-ctx)" in lines
 
 
+@pytest.mark.usefixtures("no_server")
 def test_without_a_server_and_a_model_it_is_an_estimate_without_shares(localctx: Run, text: Path) -> None:
     done = localctx("count", str(text), "--json")
     document = json.loads(done.stdout)
@@ -84,6 +86,7 @@ def test_the_baseline_can_be_asked_for(localctx: Run, text: Path) -> None:
     assert (counted["tokens"], counted["how"]) == (13, "seed ratio")
 
 
+@pytest.mark.usefixtures("no_server")
 def test_what_is_piped_in_is_counted(localctx: Run) -> None:
     assert "estimate" in localctx("count", stdin="a few words").stdout
     piped = localctx("count", "-", "--json", stdin="\n".join(json.dumps(message) for message in CHAT))
