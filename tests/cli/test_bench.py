@@ -172,9 +172,7 @@ def test_ctrl_c_ends_with_130_and_keeps_nothing(environment: dict[str, str], tmp
     assert not new.exists()
 
 
-def test_a_png_without_the_library_names_the_extra(environment: dict[str, str], tmp_path: Path) -> None:
-    blocked = tmp_path / "blocked"
-    blocked.mkdir()
+def test_a_png_without_the_library_names_the_extra(environment: dict[str, str]) -> None:
     code = (
         "import sys, importlib.util as u; found = u.find_spec\n"
         "u.find_spec = lambda name, *rest: None if name == 'resvg_py' else found(name, *rest)\n"
