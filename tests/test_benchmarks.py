@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.micro.__main__ import slower
+from benchmarks.micro.__main__ import compared, slower
 from benchmarks.readme import BLOCKS, filled, main
 
 ROOT = Path(__file__).parent.parent
@@ -51,12 +51,19 @@ def test_what_takes_more_than_one_and_a_half_times_its_baseline_is_named_and_not
     assert slower({"a": 1.4, "b": 1.6, "new": 100.0, "c": 0.1}, before) == {"b": 1.6}
 
 
-def test_micro_benchmarks_are_not_collected_with_the_tests() -> None:
+def test_a_function_that_was_never_recorded_is_said_to_have_no_baseline() -> None:
+    known, new = compared({"test_known": 1.4, "test_new": 0.7}, {"test_known": 1.25})
+    assert known.split() == ["known", "1.4000", "of", "the", "reference,", "baseline", "1.2500"]
+    assert new.split() == ["new", "0.7000", "of", "the", "reference,", "no", "baseline"]
+
+
+def test_micro_benchmarks_are_not_collected_where_no_path_is_named() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "--collect-only", "-q", "tests/test_benchmarks.py"],
+        [sys.executable, "-m", "pytest", "--collect-only", "-q", "--ignore-glob=tests/*"],
         cwd=ROOT,
         capture_output=True,
         text=True,
-        check=True,
+        check=False,
     )
-    assert "benchmarks/micro" not in done.stdout
+    assert "no tests collected" in done.stdout, done.stdout
+    assert done.returncode == pytest.ExitCode.NO_TESTS_COLLECTED

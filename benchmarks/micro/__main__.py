@@ -18,9 +18,9 @@ from localctx.hardware.machine import load, processors
 from localctx.stores.checkout import commit
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["main", "slower"]
+__all__ = ["compared", "main", "slower"]
 
 _ROOT = Path(__file__).parents[2]
 _BASELINE = _ROOT / "benchmarks" / "results" / "micro.json"
@@ -49,13 +49,19 @@ def main(arguments: Sequence[str]) -> int:
         }
         _BASELINE.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     before = json.loads(_BASELINE.read_text(encoding="utf-8"))["shares"]
-    for name, share in shares.items():
-        known = before.get(name, share)
-        print(f"{name.removeprefix('test_'):<12}{share:>10.4f} of the reference, baseline {known:.4f}")  # noqa: T201  a program's output
+    for line in compared(shares, before):
+        print(line)  # noqa: T201  a program's output
     worse = slower(shares, before)
     for name, times in worse.items():
         print(f"{name.removeprefix('test_')} takes {times:.1f} times its baseline", file=sys.stderr)  # noqa: T201  as above
     return 1 if worse else 0
+
+
+def compared(shares: Mapping[str, float], before: Mapping[str, float]) -> Iterator[str]:
+    """A line for each: its share of the reference, and the one that was recorded."""
+    for name, share in shares.items():
+        known = f"baseline {before[name]:.4f}" if name in before else "no baseline"
+        yield f"{name.removeprefix('test_'):<12}{share:>10.4f} of the reference, {known}"
 
 
 def slower(shares: Mapping[str, float], before: Mapping[str, float]) -> dict[str, float]:
