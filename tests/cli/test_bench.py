@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -72,6 +73,7 @@ def test_wrong_usage_exits_2_before_anything_is_measured(
 
 def test_json_is_one_document_with_nothing_beside_it_and_is_what_out_keeps(localctx: Run, tmp_path: Path) -> None:
     new, plot = tmp_path / "new.json", tmp_path / "new.svg"
+    started = datetime.now(UTC).replace(microsecond=0)
     with running(Fake(reply=COUNTING)) as server:
         done = localctx(
             *("bench", "server", "--quick", "--url", server.url, "--json", "--out", str(new), "--plot", str(plot))
@@ -84,6 +86,8 @@ def test_json_is_one_document_with_nothing_beside_it_and_is_what_out_keeps(local
         "What a change of the prompt costs",
     ]
     assert document["command"] == "localctx bench server --quick"
+    begun, ended = (datetime.fromisoformat(document[name]) for name in ("begun", "ended"))
+    assert started <= begun <= ended <= datetime.now(UTC)
     assert plot.read_text(encoding="utf-8").startswith("<svg")
     assert done.stderr.splitlines() == [f"wrote the results to {new}", f"drew them into {plot}"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from dataclasses import asdict
+from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +15,6 @@ from localctx.stores.checkout import commit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from datetime import datetime
 
     from localctx.app.bench.tables import Sheet
 
@@ -37,6 +37,7 @@ def document(
         "schema": 1,
         "command": command,
         "begun": begun.isoformat(timespec="seconds"),
+        "ended": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": {
             "cpu": here.cpu,
             "cores": here.cores,
