@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import re
 import sys
+from datetime import datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from localctx.app.bench.tables import shown
+from localctx.errors import LocalctxError, Misuse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -38,9 +42,14 @@ def main(arguments: Sequence[str]) -> int:
     wish.add_argument("--check", action="store_true", help="say whether it has the figures of the results")
     given = parser.parse_args(arguments)
     text = given.readme.read_text(encoding="utf-8")
+    try:
+        figured = filled(text)
+    except LocalctxError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
     if given.write:
-        given.readme.write_text(filled(text), encoding="utf-8")
-    elif filled(text) != text:
+        given.readme.write_text(figured, encoding="utf-8")
+    elif figured != text:
         sys.stderr.write(
             f"{given.readme} has other figures than benchmarks/results; run: python -m benchmarks.readme --write\n"
         )
@@ -49,12 +58,26 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def filled(text: str) -> str:
-    """The text with each block as the results have it. Raises `KeyError` for one that there is not."""
+    """The text with each block as the results have it.
+
+    Raises `KeyError` for one that there is not, and `Misuse` for results that are missing or cannot stand in one table.
+    """
     return _BLOCK.sub(lambda found: found[1] + BLOCKS[found[2]]() + "\n" + found[3], text)
 
 
+def _document(name: str) -> Row:
+    path = _RESULTS / f"{name}.json"
+    try:
+        document: Row = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise Misuse(
+            f"no figures can be read from {path} ({error}); measure them anew, or take the committed file"
+        ) from error
+    return document
+
+
 def _tables(name: str) -> list[Row]:
-    tables: list[Row] = json.loads((_RESULTS / f"{name}.json").read_text(encoding="utf-8"))["tables"]
+    tables: list[Row] = _document(name)["tables"]
     return tables
 
 
@@ -94,6 +117,8 @@ _TEXTS = {
     "logs": "logs",
     "other scripts": "17 other scripts",
     "other latin": "9 more languages in Latin letters",
+    "signs": "emoji and symbols",
+    "other formats": "9 more formats",
 }
 
 _COUNTERS = {
@@ -104,8 +129,8 @@ _COUNTERS = {
 
 
 def _errors() -> str:
-    rows = [row for row in _rows("counting-errors") if row["texts"] in _TEXTS]
     heads = ("texts", "estimate", "truth inside its bound", "seed")
+    rows = _rows("counting-errors")
     return _table(
         heads, ((_TEXTS[row["texts"]], row["estimate"], row["inside the bound"], row["seed"]) for row in rows)
     )
@@ -180,20 +205,18 @@ def _place() -> str:
 
 
 def _conversation() -> str:
-    rows = [row for row in _rows("compaction-conversation") if row["notes"] == "machine"]
-    windows = list(dict.fromkeys(row["window"] for row in rows))
-    turns = 60
-    found: list[Sequence[object]] = []
-    for policy in dict.fromkeys(row["policy"] for row in rows):
-        own = {row["window"]: row for row in rows if row["policy"] == policy}
-        cells = [
+    rows, turns = _rows("compaction-conversation"), 60
+    windows = dict.fromkeys(row["window"] for row in rows)
+    found = dict[tuple[str, str], dict[str, str]]()
+    for row in rows:
+        found.setdefault((row["policy"], row["notes"]), {})[row["window"]] = (
             f"{row['turns refused']} of {turns} turns refused"
             if row["turns refused"]
             else f"{row['prefilled']:,}, {row['of the floor']}"
-            for row in (own[window] for window in windows)
-        ]
-        found.append((policy, *cells))
-    return _table(("policy", *windows), found)
+        )
+    return _table(
+        ("policy", "notes by", *windows), ((*of, *map(cells.__getitem__, windows)) for of, cells in found.items())
+    )
 
 
 _RECORDED = ("constraints", "files", "commands", "errors", "todos")
@@ -228,43 +251,80 @@ def _deciding() -> str:
 _BENCHED = ("smollm2-135m", "gemma-3-270m")
 
 
+def _benched(kind: str) -> Mapping[str, str]:
+    """The results of a benchmark that stand in one table: the models, by name. Raises `Misuse` where they slowed each other."""
+    names = {f"bench-{kind}-{model}": _MODELS[model] for model in _BENCHED}
+    spans = sorted((*_span(_document(name)), name) for name in names)
+    for (_, ended, one), (begun, _, other) in pairwise(spans):
+        if begun < ended:
+            raise Misuse(
+                f"{one}.json and {other}.json in {_RESULTS} were measured at the same time and slowed each other, "
+                "so they cannot stand in one table; measure one of them anew"
+            )
+    return names
+
+
+def _span(document: Row) -> tuple[datetime, datetime]:
+    """When it was begun and when it ended: where it does not say, no earlier than by the seconds that its rows took."""
+    begun = datetime.fromisoformat(document["begun"])
+    if "ended" in document:
+        return begun, datetime.fromisoformat(document["ended"])
+    cells = (cell for table in document["tables"] for row in table["rows"] for cell in row.items())
+    spent = sum(value or 0.0 for name, value in cells if name == "seconds" or name.endswith(", s"))
+    return begun, begun + timedelta(seconds=spent)
+
+
 def _counters() -> str:
-    first, *others = _BENCHED
-    rows = [
-        *_of_counters(first),
-        *(row for model in others for row in _of_counters(model) if row[1] == "GGUF vocabulary"),
-    ]
+    rows = (row for name, model in _benched("tokenizer").items() for row in _of_counters(name, model))
     heads = (
         "server's model",
         "counter",
         "loading, s",
         "memory, MB",
         "count / the server's",
-        "exact",
+        "farthest off",
         "speed / the library's",
     )
     return _table(heads, rows)
 
 
-def _of_counters(model: str) -> Iterable[Sequence[object]]:
-    name = f"bench-tokenizer-{model}"
+def _of_counters(name: str, model: str) -> Iterable[Sequence[object]]:
     loading, beside = ({row["counter"]: row for row in _titled(name, title)} for title in ("Loading", "Speed beside"))
     for row in _titled(name, "Count"):
-        took, shares = loading.get(row["counter"], {}), [each for each in row.values() if isinstance(each, float)]
+        took, shares = (
+            loading.get(row["counter"], {}),
+            {of: each for of, each in row.items() if isinstance(each, float)},
+        )
+        farthest = "exact" if row["exact"] else max(shares, key=lambda of: abs(math.log(shares[of])))
         speed = beside[row["counter"]]["all"] if row["counter"] in beside else None
         yield (
-            *(_MODELS[model], row["counter"], took.get("seconds"), took.get("memory, MB")),
-            *(_range(shares), row["exact"], speed),
+            *(model, row["counter"], took.get("seconds"), took.get("memory, MB")),
+            *(_range(shares.values()), farthest, speed),
         )
+
+
+def _counting_speed() -> str:
+    """In thousands of tokens."""
+    found: list[dict[str, Any]] = [
+        {"server's model": model} | row
+        for name, model in _benched("tokenizer").items()
+        for row in _titled(name, "Tokens")
+    ]
+    cells = ((f"{each / 1000:,.0f}" if isinstance(each, float) else each for each in row.values()) for row in found)
+    return _table([*found[0]], map(tuple, cells))
+
+
+def _probe() -> str:
+    rows = _rows("bench-probe")
+    return _table([*rows[0]], (tuple(row.values()) for row in rows))
 
 
 def _server() -> str:
     found: list[Sequence[object]] = []
-    for model in _BENCHED:
-        name = f"bench-server-{model}"
+    for name, model in _benched("server").items():
         for row in _titled(name, "Reading"):
             speeds = (f"{row['read, tokens/s']:.0f}, {row['read, of the first row']:.2f}", _speed(row))
-            found.append((_MODELS[model], row["prompt"], f"{row['first token, s']:.3g} s", *speeds))
+            found.append((model, row["prompt"], f"{row['first token, s']:.3g} s", *speeds))
     return _table(("model", "prompt", "first token", "read, tokens/s", "written, tokens/s"), found)
 
 
@@ -275,11 +335,12 @@ def _speed(row: Row) -> str:
 
 
 def _prefix() -> str:
-    heads = list(dict.fromkeys(row["prompt"] for row in _titled(f"bench-server-{_BENCHED[0]}", "What a change")))
+    names = _benched("server")
+    heads = list(dict.fromkeys(row["prompt"] for row in _titled(next(iter(names)), "What a change")))
     found: list[Sequence[object]] = []
-    for model in _BENCHED:
-        rows = {row["prompt"]: row for row in _titled(f"bench-server-{model}", "What a change")}
-        found.append((_MODELS[model], *(f"{rows[head]['read anew'] / rows[head]['tokens']:.0%}" for head in heads)))
+    for name, model in names.items():
+        rows = {row["prompt"]: row for row in _titled(name, "What a change")}
+        found.append((model, *(f"{rows[head]['read anew'] / rows[head]['tokens']:.0%}" for head in heads)))
     return _table(("read anew", *heads), found)
 
 
@@ -300,7 +361,7 @@ def _compaction() -> str:
     for table in _tables("bench-compaction"):
         chosen = [row for row in table["rows"] if not re.match(r"(?!ladder)\w+, (?!in place)", row["way"])]
         rows = ((row["way"], *(row[name] for name in _COLUMNS.values())) for row in chosen)
-        parts += [f"{table['title']}:", _table(("way", *_COLUMNS), rows)]
+        parts += [f"{re.sub(r'^[0-9]+[.] ', '', table['title'])}:", _table(("way", *_COLUMNS), rows)]
     return "\n\n".join(parts)
 
 
@@ -314,8 +375,10 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     "compaction-survival": _survival,
     "compaction-deciding": _deciding,
     "bench-tokenizer": _counters,
+    "bench-tokenizer-speed": _counting_speed,
     "bench-server": _server,
     "bench-prefix": _prefix,
+    "bench-probe": _probe,
     "bench-compaction": _compaction,
 }
 """What makes each block."""
