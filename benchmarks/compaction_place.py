@@ -6,14 +6,14 @@ much.
 
 from __future__ import annotations
 
-from contextlib import aclosing, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from itertools import count
-from time import perf_counter
 from typing import TYPE_CHECKING
 
 import anyio
 
+from localctx.app.bench.asking import Watched, asked
 from localctx.app.bench.corpus import sample
 from localctx.app.chat import Chat, Wishes
 from localctx.app.summary import Summarizer
@@ -22,7 +22,6 @@ from localctx.core.checkpoint import summary_cap
 from localctx.core.ladder import POLICIES
 from localctx.core.outgoing import outgoing
 from localctx.hardware.machine import worker_threads
-from localctx.ports import Finished
 from localctx.runtimes import embedded
 from localctx.runtimes.llama_server import LlamaServer
 from localctx.stores.journal import MemoryJournal
@@ -32,10 +31,10 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
     from pathlib import Path
 
-    from localctx.core.accounting import Usage
+    from localctx.app.bench.asking import Took
     from localctx.core.messages import History
     from localctx.core.outgoing import WireMessage
-    from localctx.ports import Piece, Request
+    from localctx.ports import Piece, Request, Runtime
 
 __all__ = ["placed"]
 
@@ -43,30 +42,15 @@ _SHARE, _WRITTEN = 0.73, 64
 """How much of the window the history takes: 6,000 tokens of 8,192, too few for a compaction to be due."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Took:
-    """A request, what the server reported of it, and the seconds until its end."""
+class _Brief(Watched):
+    """A server whose replies are cut off at 64 tokens, and the newest request to it."""
 
-    request: Request
-    usage: Usage
-    seconds: float
+    sent: Request
 
-
-class _Watched(LlamaServer):
-    """A server whose replies are cut off at 64 tokens, and what each of them took."""
-
-    def __init__(self, url: str, key: str) -> None:
-        super().__init__(url, key=key)
-        self.took = list[_Took]()
-
-    async def chat(self, request: Request) -> AsyncGenerator[Piece, None]:
+    def chat(self, request: Request) -> AsyncGenerator[Piece, None]:
         """Streams a reply, and keeps what it took."""
-        sent, started = replace(request, max_tokens=min(request.max_tokens, _WRITTEN)), perf_counter()
-        async with aclosing(super().chat(sent)) as pieces:
-            async for piece in pieces:
-                if isinstance(piece, Finished):
-                    self.took.append(_Took(sent, piece.usage, perf_counter() - started))
-                yield piece
+        self.sent = replace(request, max_tokens=min(request.max_tokens, _WRITTEN))
+        return super().chat(self.sent)
 
 
 def placed(given: Mapping[str, Path], *, window: int = 8_192) -> Iterator[dict[str, object]]:
@@ -81,27 +65,23 @@ def placed(given: Mapping[str, Path], *, window: int = 8_192) -> Iterator[dict[s
 class _Asked:
     """What a request took, and how many of its tokens the server cannot have seen before."""
 
-    took: _Took
+    took: Took
     new: int
 
 
-def _row(asked: _Asked, beside: _Took) -> dict[str, object]:
-    usage, seconds = asked.took.usage, asked.took.usage.prefill_seconds or 0.0
+def _row(request: _Asked, beside: Took) -> dict[str, object]:
+    took = request.took
     return {
-        "prompt": usage.prompt,
-        "not seen before": asked.new,
-        "prefilled": _prefilled(usage),
-        "share": f"{_prefilled(usage) / _prefilled(beside.usage):.1%}",
-        "prefill, s": seconds,
-        "share of it": f"{seconds / (beside.usage.prefill_seconds or seconds):.1%}",
-        "written": usage.completion,
-        "in all, s": asked.took.seconds,
-        "share of all": f"{asked.took.seconds / beside.seconds:.1%}",
+        "prompt": took.usage.prompt,
+        "not seen before": request.new,
+        "prefilled": took.prefilled,
+        "share": f"{(took.prefilled or 0) / (beside.prefilled or 1):.1%}",
+        "prefill, s": took.reading,
+        "share of it": f"{took.reading / beside.reading:.1%}",
+        "written": took.usage.completion,
+        "in all, s": took.seconds,
+        "share of all": f"{took.seconds / beside.seconds:.1%}",
     }
-
-
-def _prefilled(usage: Usage) -> int:
-    return (usage.prompt or 0) - (usage.cached or 0)
 
 
 async def _measured(path: Path, window: int) -> dict[str, _Asked]:
@@ -121,20 +101,17 @@ async def _measured(path: Path, window: int) -> dict[str, _Asked]:
         await chat.idle()
         prefix = await _counted(server, outgoing(chat.session.history))
         await chat.ask("What was the weather like at the end of it?")
-        warmed = server.took[-1]
+        warmed, again = server.took[-1], server.sent
         found["warmed"] = _Asked(warmed, (warmed.usage.prompt or 0) - prefix)
         found["apart"] = await _summed(server, summarizer, history, None, 0)
-        async with aclosing(other.chat(warmed.request)) as pieces:
-            async for _piece in pieces:
-                pass
-        found["cold"] = _Asked(other.took[-1], warmed.usage.prompt or 0)
+        found["cold"] = _Asked(await asked(other, again), warmed.usage.prompt or 0)
         return found
 
 
 @asynccontextmanager
-async def _serving(path: Path, window: int) -> AsyncIterator[_Watched]:
+async def _serving(path: Path, window: int) -> AsyncIterator[_Brief]:
     started = await embedded.start(path, name=path.stem, window=window, threads=worker_threads())
-    server = _Watched(started.url, started.key)
+    server = _Brief(LlamaServer(started.url, key=started.key))
     try:
         yield server
     finally:
@@ -142,7 +119,7 @@ async def _serving(path: Path, window: int) -> AsyncIterator[_Watched]:
         started.stop()
 
 
-async def _long(server: LlamaServer, tokens: int) -> Chat:
+async def _long(server: Runtime, tokens: int) -> Chat:
     """A chat with so many tokens behind it, of which the server has seen nothing."""
     journal, turns = MemoryJournal(), count()
     messages: list[WireMessage] = []
@@ -168,7 +145,7 @@ async def _long(server: LlamaServer, tokens: int) -> Chat:
 
 
 async def _summed(
-    server: _Watched, summarizer: Summarizer, history: History, source: History | None, seen: int
+    server: Watched, summarizer: Summarizer, history: History, source: History | None, seen: int
 ) -> _Asked:
     """What one summary took, of whose prompt the server has seen so many tokens."""
     before = len(server.took)
@@ -177,6 +154,6 @@ async def _summed(
     return _Asked(took, (took.usage.prompt or 0) - seen)
 
 
-async def _counted(server: LlamaServer, messages: list[WireMessage]) -> int:
+async def _counted(server: Runtime, messages: list[WireMessage]) -> int:
     counted = await server.count(messages)
     return counted.tokens if counted else 0

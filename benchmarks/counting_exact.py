@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import sys
-from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 import anyio
 
+from localctx.app.bench.asking import asked
 from localctx.app.bench.corpus import conversations
 from localctx.errors import LocalctxError
 from localctx.hardware import gguf as files
 from localctx.hardware.machine import worker_threads
-from localctx.ports import Finished, Request
+from localctx.ports import Request
 from localctx.runtimes import embedded
 from localctx.runtimes.llama_server import LlamaServer
 from localctx.tokenizers import gguf
@@ -102,11 +102,7 @@ async def _takes(server: LlamaServer, conversation: Conversation) -> bool:
 async def _reported(server: LlamaServer, conversation: Conversation) -> int:
     """The prompt tokens of a reply of one token."""
     request = Request(list(conversation.messages), 1, list(conversation.tools), temperature=0.0)
-    async with aclosing(server.chat(request)) as pieces:
-        async for piece in pieces:
-            if isinstance(piece, Finished):
-                return piece.usage.prompt or 0
-    return 0
+    return (await asked(server, request)).usage.prompt or 0
 
 
 def _local(vocabulary: Vocabulary | None, tokenizer: Tokenizer | None, conversation: Conversation) -> int | None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from localctx.core.accounting import Usage
     from localctx.ports import Piece, Request, Runtime
 
-__all__ = ["Took", "asked", "timed"]
+__all__ = ["Took", "Watched", "asked"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,20 @@ class Took:
         return self.usage.prefill_seconds or self.first
 
 
-async def timed(runtime: Runtime, request: Request, took: Callable[[Took], None]) -> AsyncGenerator[Piece, None]:
+class Watched:
+    """A runtime that keeps what its replies took."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime, self.kind, self.url, self.took = runtime, runtime.kind, runtime.url, list[Took]()
+        self.probe, self.count, self.size = runtime.probe, runtime.count, runtime.size
+        self.cut_points, self.close = runtime.cut_points, runtime.close
+
+    def chat(self, request: Request) -> AsyncGenerator[Piece, None]:
+        """Streams a reply, and notes what it took."""
+        return _timed(self._runtime, request, self.took.append)
+
+
+async def _timed(runtime: Runtime, request: Request, took: Callable[[Took], None]) -> AsyncGenerator[Piece, None]:
     """A reply as it comes; `took` is told of it before its last piece. Raises what `Runtime.chat` raises."""
     started, first, text = perf_counter(), 0.0, list[str]()
     async with aclosing(runtime.chat(request)) as pieces:
@@ -61,7 +74,7 @@ async def timed(runtime: Runtime, request: Request, took: Callable[[Took], None]
 async def asked(runtime: Runtime, request: Request) -> Took:
     """Sends one request and waits for its end. Raises what `Runtime.chat` raises."""
     found = list[Took]()
-    async with aclosing(timed(runtime, request, found.append)) as pieces:
+    async with aclosing(_timed(runtime, request, found.append)) as pieces:
         async for _ in pieces:
             pass
     return found[0]

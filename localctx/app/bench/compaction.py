@@ -7,7 +7,7 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from localctx.app.bench.asking import Took, asked, timed
+from localctx.app.bench.asking import Took, Watched, asked
 from localctx.app.bench.baselines import BASELINES, Ground
 from localctx.app.bench.facts import holds, plainly
 from localctx.app.bench.history import grown, shows_calls
@@ -24,7 +24,7 @@ from localctx.errors import LocalctxError
 from localctx.ports import Request
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from localctx.app.bench.baselines import Baseline
     from localctx.app.bench.history import Told
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from localctx.app.bench.tables import Sheet
     from localctx.core.ladder import Policy
     from localctx.core.outgoing import WireMessage
-    from localctx.ports import Counter, Index, Journal, Piece, Runtime
+    from localctx.ports import Counter, Index, Journal, Runtime
 
 __all__ = ["Means", "measured"]
 
@@ -92,19 +92,6 @@ async def measured(means: Means, pace: Pace, sheet: Sheet, *, quick: bool) -> No
             break
         for way in ways:
             await bench.sample(way, number)
-
-
-class _Watched:
-    """A runtime that keeps what its replies took."""
-
-    def __init__(self, runtime: Runtime) -> None:
-        self._runtime, self.kind, self.url, self.took = runtime, runtime.kind, runtime.url, list[Took]()
-        self.probe, self.count, self.size = runtime.probe, runtime.count, runtime.size
-        self.cut_points, self.close = runtime.cut_points, runtime.close
-
-    def chat(self, request: Request) -> AsyncGenerator[Piece, None]:
-        """Streams a reply, and notes what it took."""
-        return timed(self._runtime, request, self.took.append)
 
 
 @dataclass(slots=True)
@@ -219,7 +206,7 @@ class _Bench:
 
     async def _settled(self, policy: Policy, way: str, messages: list[WireMessage]) -> _Outcome:
         """What the engine does where that policy's compaction is due."""
-        watched = _Watched(self.means.runtime)
+        watched = Watched(self.means.runtime)
         session, events = Session(self.means.journal()), list[object]()
         for message in messages:
             session.add(message)
