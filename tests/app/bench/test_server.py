@@ -10,6 +10,7 @@ import pytest
 from localctx.app.bench.pace import Pace
 from localctx.app.bench.server import Plan, measured
 from localctx.app.bench.tables import Sheet
+from localctx.core.accounting import Count
 from localctx.core.cost import Speeds
 from localctx.core.outgoing import WireMessage
 from localctx.errors import ServerFailed
@@ -77,6 +78,27 @@ class _Forgetful(LlamaServer):
 
     def _body(self, messages: Sequence[WireMessage], tools: Sequence[WireMessage]) -> dict[str, object]:
         return super()._body(messages, tools) | {"cache_prompt": False}
+
+
+async def test_a_count_that_was_not_made_is_stated_in_no_row(serving: Serving) -> None:
+    sheet = Sheet()
+    async with serving(Fake(reply=COUNTING)) as runtime:
+        short = _CountsShortTexts(runtime)
+        await measured(short, PLAN, Pace(60), sheet, window=4_096, another="")
+    first, second = rows(sheet, "Counting")
+    assert isinstance(first["tokens"], int)
+    assert (second["characters"], second["tokens"], second["a text, ms"]) == (1_000, None, None)
+    assert not any("counts no texts" in note for note in sheet.notes)
+
+
+class _CountsShortTexts(LlamaServer):
+    """A client whose server counts nothing long."""
+
+    def __init__(self, other: LlamaServer) -> None:
+        super().__init__(other.url)
+
+    async def size(self, text: str) -> Count | None:
+        return await super().size(text) if len(text) < 500 else None
 
 
 async def test_another_window_is_timed_and_put_back(serving: Serving) -> None:
