@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -31,8 +31,8 @@ _SHARE = 0.75
 _TOLD = 16
 """Fewer tokens written say nothing about speed (`core/cost.py`)."""
 
-_LONG = 1_024
-"""A prompt of more tokens takes long enough for one to do."""
+_LONG, _LEAST = 1_024, 2
+"""A prompt of more tokens takes so long that it is sent only so often, to show that the first was no exception."""
 
 _TIMES = 5
 """How often each counting is timed: it takes milliseconds."""
@@ -42,7 +42,7 @@ _TIMES = 5
 class Plan:
     """What is measured: prompts of `sizes` and, for the prefix cache, of `prefix` tokens; `texts` of so many characters.
 
-    Each is sent `rounds` times, a long one once; all begin with `salt`, so that no earlier run has filled the server's cache.
+    Each is sent `rounds` times, a long one at most twice; all begin with `salt`, so that no earlier run has filled the server's cache.
     """
 
     sizes: tuple[int, ...]
@@ -73,7 +73,7 @@ class Plan:
 
     def times(self, size: int) -> int:
         """How often a prompt is sent."""
-        return self.rounds if size <= _LONG else 1
+        return self.rounds if size <= _LONG else min(self.rounds, _LEAST)
 
 
 async def measured(
@@ -91,11 +91,11 @@ async def measured(
     """
     pace.expect(plan.work)
     bench = _Bench(runtime, plan, pace)
-    read, written = await bench.sizes(sheet.table("Reading and writing, by the size of the prompt"))
+    speeds = await bench.sizes(sheet.table("Reading and writing, by the size of the prompt"))
     reuses, rewinds = await bench.prefix(sheet.table("What a change of the prompt costs"))
     await _counting(runtime, plan, sheet)
     await _windows(another, window, pace, sheet)
-    return Speeds(_median(read), _median(written), reuses, rewinds)
+    return replace(speeds, reuses=reuses, rewinds=rewinds)
 
 
 class _Bench:
@@ -104,24 +104,25 @@ class _Bench:
     def __init__(self, runtime: Runtime, plan: Plan, pace: Pace) -> None:
         self._runtime, self._plan, self._pace, self._characters = runtime, plan, pace, 4.0
 
-    async def sizes(self, rows: list[dict[str, object]]) -> tuple[list[float], list[float]]:
-        """Tokens a second: read, of the largest prompt, as a compaction reads long ones; and written, of all."""
-        read, written = list[float](), list[float]()
+    async def sizes(self, rows: list[dict[str, object]]) -> Speeds:
+        """Tokens a second, read and written at one depth: of the largest prompt that told both, as a compaction reads long ones."""
+        speeds = Speeds()
         for size in self._plan.sizes:
             took = [each for number in range(self._plan.times(size)) if (each := await self._fresh(size, number))]
             if not took:
                 continue
-            read = [speed for each in took if (speed := _reading(each))]
-            wrote = [speed for each in took if (speed := _writing(each))]
-            written += wrote
+            read = _median([speed for each in took if (speed := _reading(each))])
+            written = _median([speed for each in took if (speed := _writing(each))])
+            if read and (written or not speeds.decode):
+                speeds = Speeds(read, written)
             row: dict[str, object] = {
                 "prompt": _middle([each.usage.prompt for each in took]),
                 "first token, s": median(each.first for each in took),
-                "read, tokens/s": _median(read),
-                "written, tokens/s": _median(wrote),
+                "read, tokens/s": read,
+                "written, tokens/s": written,
             }
             rows.append(row | _beside(row, (rows or [row])[0]))
-        return read, written
+        return speeds
 
     async def _fresh(self, size: int, number: int) -> Took | None:
         """A request whose prompt nobody has seen, of about so many tokens."""
@@ -192,9 +193,13 @@ def _reading(took: Took) -> float | None:
 
 
 def _writing(took: Took) -> float | None:
-    """Tokens written a second, where enough were: as reported, else by the time behind the first one."""
-    written, seconds = took.usage.completion or 0, took.usage.decode_seconds or took.seconds - took.first
-    return written / seconds if written >= _TOLD and seconds > 0 else None
+    """Tokens written a second, where enough were: as reported, else of those behind the first one, by the time behind it."""
+    written = took.usage.completion or 0
+    if written < _TOLD:
+        return None
+    if reported := took.usage.decode_seconds:
+        return written / reported
+    return (written - 1) / seconds if (seconds := took.seconds - took.first) > 0 else None
 
 
 def _beside(row: Mapping[str, object], first: Mapping[str, object]) -> dict[str, object]:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
+from localctx.app.bench.asking import Took
 from localctx.app.bench.pace import Pace
-from localctx.app.bench.server import Plan, measured
+from localctx.app.bench.server import Plan, _writing, measured
 from localctx.app.bench.tables import Sheet
-from localctx.core.accounting import Count
+from localctx.core.accounting import Count, Usage
 from localctx.core.cost import Speeds
 from localctx.core.outgoing import WireMessage
 from localctx.errors import ServerFailed
-from localctx.ports import Runtime
+from localctx.ports import Finished, Piece, Request, Runtime
 from localctx.runtimes.llama_server import LlamaServer
 from tests.app.bench.conftest import Serving
 from tests.fakes.llama_server import Fake
@@ -45,6 +47,47 @@ async def test_speeds_are_what_the_server_reports(serving: Serving) -> None:
     assert 100 <= int(str(small["prompt"])) <= 170
     assert 200 <= int(str(large["prompt"])) <= 300
     assert (small["read, of the first row"], large["read, of the first row"]) == (1.0, pytest.approx(1.0))
+
+
+@pytest.mark.parametrize(("told", "depth"), [(300, 256), (200, 128)])
+async def test_both_speeds_are_of_the_largest_prompt_that_told_both(serving: Serving, told: int, depth: int) -> None:
+    sheet = Sheet()
+    async with serving(Fake(reply=COUNTING)) as runtime:
+        speeds = await measured(_SlowerInDepth(runtime, told), PLAN, Pace(60), sheet, window=4_096, another="")
+    row = rows(sheet, "Reading")[PLAN.sizes.index(depth)]
+    assert (speeds.prefill, speeds.decode) == (row["read, tokens/s"], row["written, tokens/s"])
+    assert speeds.prefill == pytest.approx(100_000 / int(str(row["prompt"])), rel=0.05)
+    assert speeds.decode == pytest.approx(10_000 / int(str(row["prompt"])), rel=0.05)
+
+
+class _SlowerInDepth(LlamaServer):
+    """A client whose server takes longer for each token the more there are before it, and says `told` tokens deep how long."""
+
+    def __init__(self, other: LlamaServer, told: int) -> None:
+        super().__init__(other.url)
+        self._told = told
+
+    async def chat(self, request: Request) -> AsyncGenerator[Piece, None]:
+        async with aclosing(super().chat(request)) as pieces:
+            async for piece in pieces:
+                yield replace(piece, usage=self._slow(piece.usage)) if isinstance(piece, Finished) else piece
+
+    def _slow(self, usage: Usage) -> Usage:
+        depth, written = usage.prompt or 0, usage.completion or 0
+        read = depth - (usage.cached or 0)
+        slow = replace(usage, prefill_seconds=read * depth / 100_000, decode_seconds=written * depth / 10_000)
+        return slow if depth < self._told else replace(slow, completion=3)
+
+
+def test_without_a_reported_time_the_first_token_is_in_no_interval() -> None:
+    assert _writing(Took("", Usage(100, 21), first=1.0, seconds=3.0)) == 10.0
+    assert _writing(Took("", Usage(100, 20, decode_seconds=2.0), first=1.0, seconds=9.0)) == 10.0
+
+
+def test_a_long_prompt_is_sent_twice_unless_it_is_quick() -> None:
+    whole, quick = (Plan.of(8_192, "salt", quick=quick) for quick in (False, True))
+    assert [whole.times(size) for size in whole.sizes] == [3, 3, 2, 2]
+    assert {quick.times(size) for size in (*quick.sizes, 4_096)} == {1}
 
 
 async def test_a_change_costs_what_stands_behind_it(serving: Serving) -> None:
