@@ -22,14 +22,14 @@ async def test_the_embedded_server_and_its_counters_are_measured(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     given = settings({"runtime": "embedded", "num_ctx": 512})
-    sheet, plan = Sheet(), server.Plan((64,), 96, (100,), 1, "live", written=2)
+    sheet, known, plan = Sheet(), server.Known(), server.Plan((64,), 96, (100,), 1, "live", written=2)
     async with subject(given, lambda _event: None, lambda _done, _all: None) as found:
         another = another_window(given, found)
-        speeds = await server.measured(found.runtime, plan, Pace(300), sheet, window=found.window, another=another)
+        await server.measured(found.runtime, plan, Pace(300), sheet, known, window=found.window, another=another)
         counters = [each for each in candidates(weights_of(found, None)) if each.name == "GGUF vocabulary"]
         await tokenizer.measured(counters, tokenizer.texts(2_000), found.runtime.size, Pace(300), sheet, rounds=1)
-    assert speeds.prefill
-    assert speeds.reuses == 1.0
+    assert known.speeds.prefill
+    assert known.speeds.reuses == 1.0
     tables = {table.title: table.rows for table in sheet.tables}
     assert [row["window"] for row in tables["Another window"]] == [256, 512]
     read = {row["prompt"]: row["read anew"] for row in tables["What a change of the prompt costs"]}

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from localctx.app.bench.pace import Pace
 from localctx.core.cost import Speeds
 from localctx.wiring.bench import Wanted, benched
+from localctx.wiring.bench.running import _Part, _server
 from localctx.wiring.chatting import connect
 from localctx.wiring.places import settings
 from localctx.wiring.speeds import keep_speeds, measured_speeds
-from tests.fakes.llama_server import Fake, running
+from tests.fakes.llama_server import Fake, Json, running
 from tests.fakes.ollama import Fake as Ollama
 from tests.fakes.ollama import running as running_ollama
 
@@ -50,6 +54,65 @@ async def test_a_run_begins_with_what_was_measured_and_its_tail_with_it() -> Non
     assert speeds.prefill == pytest.approx(1_000)
     assert speeds.decode == pytest.approx(100)
     assert tail == 250, "what is read in a quarter of a second"
+
+
+def breaking(how: Callable[[Fake], None]) -> Fake:
+    """A server to which something happens once both prompts of a quick benchmark are measured."""
+
+    def reply(_body: Json) -> str:
+        if len(fake.chats) > 2:
+            how(fake)
+        return COUNTING
+
+    fake = Fake(reply=reply)
+    return fake
+
+
+def dies(fake: Fake) -> None:
+    fake.fault = "die_mid_stream"
+
+
+def hangs(fake: Fake) -> None:
+    fake.delay = 60
+
+
+def heals(fake: Fake) -> None:
+    fake.fault, fake.delay = None, 0
+
+
+async def test_what_was_measured_is_kept_when_the_server_fails_later() -> None:
+    with running(breaking(dies)) as server:
+        found = await benched(wanted("server", server.url))
+        assert found.missed
+        heals(server)
+        speeds, _ = await speeds_of(server.url)
+    assert speeds.prefill == pytest.approx(1_000)
+    assert speeds.decode == pytest.approx(100)
+
+
+async def test_what_was_measured_is_kept_when_the_time_runs_out_later() -> None:
+    with running(breaking(hangs)) as server:
+        asked, part = wanted("server", server.url), _Part()
+        await _server(asked, asked.given[0], Pace(3), part)
+        heals(server)
+        speeds, _ = await speeds_of(server.url)
+    assert speeds.prefill == pytest.approx(1_000)
+    assert speeds.decode == pytest.approx(100)
+    assert "runs with this model begin with these speeds" in part.sheet.notes
+
+
+async def test_nothing_is_kept_of_a_benchmark_that_is_interrupted() -> None:
+    def interrupt(_done: float, _all: float, what: str) -> None:
+        task = asyncio.current_task()
+        if what == "a new prompt" and task is not None:
+            task.cancel()
+
+    with running(Fake(reply=COUNTING)) as server:
+        asked = wanted("server", server.url)
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.create_task(_server(asked, asked.given[0], Pace(60, interrupt), _Part()))
+        assert len(server.chats) >= 2
+        assert (await speeds_of(server.url))[0] == Speeds()
 
 
 async def test_another_model_begins_with_nothing() -> None:

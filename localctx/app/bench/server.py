@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from statistics import median
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from localctx.core.outgoing import WireMessage
     from localctx.ports import Runtime
 
-__all__ = ["Plan", "measured"]
+__all__ = ["Known", "Plan", "measured"]
 
 _SHARE = 0.75
 """The share of a window that the largest prompt may take."""
@@ -76,26 +76,34 @@ class Plan:
         return self.rounds if size <= _LONG else min(self.rounds, _LEAST)
 
 
+@dataclass(slots=True)
+class Known:
+    """The speeds that a run may begin with, as soon as they are measured: those of each prompt, then of the prefix cache as well."""
+
+    speeds: Speeds = field(default_factory=Speeds)
+
+
 async def measured(
     runtime: Runtime,
     plan: Plan,
     pace: Pace,
     sheet: Sheet,
+    known: Known,
     *,
     window: int,
     another: Callable[[int], AbstractAsyncContextManager[Runtime]] | str,
-) -> Speeds:
-    """Fills the sheet; the speeds that a run may begin with.
+) -> None:
+    """Fills the sheet, and what is known of the speeds, whatever ends it.
 
     `another` opens the same model with another window, or is why that cannot be. Raises what `Runtime.chat` raises.
     """
     pace.expect(plan.work)
     bench = _Bench(runtime, plan, pace)
-    speeds = await bench.sizes(sheet.table("Reading and writing, by the size of the prompt"))
+    await bench.sizes(sheet.table("Reading and writing, by the size of the prompt"), known)
     reuses, rewinds = await bench.prefix(sheet.table("What a change of the prompt costs"))
+    known.speeds = replace(known.speeds, reuses=reuses, rewinds=rewinds)
     await _counting(runtime, plan, sheet)
     await _windows(another, window, pace, sheet)
-    return replace(speeds, reuses=reuses, rewinds=rewinds)
 
 
 class _Bench:
@@ -104,17 +112,16 @@ class _Bench:
     def __init__(self, runtime: Runtime, plan: Plan, pace: Pace) -> None:
         self._runtime, self._plan, self._pace, self._characters = runtime, plan, pace, 4.0
 
-    async def sizes(self, rows: list[dict[str, object]]) -> Speeds:
+    async def sizes(self, rows: list[dict[str, object]], known: Known) -> None:
         """Tokens a second, read and written at one depth: of the largest prompt that told both, as a compaction reads long ones."""
-        speeds = Speeds()
         for size in self._plan.sizes:
             took = [each for number in range(self._plan.times(size)) if (each := await self._fresh(size, number))]
             if not took:
                 continue
             read = _median([speed for each in took if (speed := _reading(each))])
             written = _median([speed for each in took if (speed := _writing(each))])
-            if read and (written or not speeds.decode):
-                speeds = Speeds(read, written)
+            if read and (written or not known.speeds.decode):
+                known.speeds = Speeds(read, written)
             row: dict[str, object] = {
                 "prompt": _middle([each.usage.prompt for each in took]),
                 "first token, s": median(each.first for each in took),
@@ -122,7 +129,6 @@ class _Bench:
                 "written, tokens/s": written,
             }
             rows.append(row | _beside(row, (rows or [row])[0]))
-        return speeds
 
     async def _fresh(self, size: int, number: int) -> Took | None:
         """A request whose prompt nobody has seen, of about so many tokens."""

@@ -10,7 +10,7 @@ import pytest
 
 from localctx.app.bench.asking import Took
 from localctx.app.bench.pace import Pace
-from localctx.app.bench.server import Plan, _writing, measured
+from localctx.app.bench.server import Known, Plan, _writing, measured
 from localctx.app.bench.tables import Sheet
 from localctx.core.accounting import Count, Usage
 from localctx.core.cost import Speeds
@@ -28,7 +28,9 @@ COUNTING = " ".join(map(str, range(1, 40)))
 
 
 async def bench(runtime: LlamaServer, sheet: Sheet, plan: Plan = PLAN, seconds: float = 60) -> Speeds:
-    return await measured(runtime, plan, Pace(seconds), sheet, window=4_096, another="it is fixed")
+    known = Known()
+    await measured(runtime, plan, Pace(seconds), sheet, known, window=4_096, another="it is fixed")
+    return known.speeds
 
 
 def rows(sheet: Sheet, title: str) -> list[dict[str, object]]:
@@ -53,7 +55,7 @@ async def test_speeds_are_what_the_server_reports(serving: Serving) -> None:
 async def test_both_speeds_are_of_the_largest_prompt_that_told_both(serving: Serving, told: int, depth: int) -> None:
     sheet = Sheet()
     async with serving(Fake(reply=COUNTING)) as runtime:
-        speeds = await measured(_SlowerInDepth(runtime, told), PLAN, Pace(60), sheet, window=4_096, another="")
+        speeds = await bench(_SlowerInDepth(runtime, told), sheet)
     row = rows(sheet, "Reading")[PLAN.sizes.index(depth)]
     assert (speeds.prefill, speeds.decode) == (row["read, tokens/s"], row["written, tokens/s"])
     assert speeds.prefill == pytest.approx(100_000 / int(str(row["prompt"])), rel=0.05)
@@ -108,8 +110,7 @@ async def test_a_change_costs_what_stands_behind_it(serving: Serving) -> None:
 
 async def test_a_server_that_keeps_no_prefix_is_found_out(serving: Serving) -> None:
     async with serving(Fake(reply=COUNTING)) as runtime:
-        forgetful = _Forgetful(runtime)
-        speeds = await measured(forgetful, PLAN, Pace(60), Sheet(), window=4_096, another="")
+        speeds = await bench(_Forgetful(runtime), Sheet())
     assert (speeds.reuses, speeds.rewinds) == (0.0, 0.0)
 
 
@@ -126,8 +127,7 @@ class _Forgetful(LlamaServer):
 async def test_a_count_that_was_not_made_is_stated_in_no_row(serving: Serving) -> None:
     sheet = Sheet()
     async with serving(Fake(reply=COUNTING)) as runtime:
-        short = _CountsShortTexts(runtime)
-        await measured(short, PLAN, Pace(60), sheet, window=4_096, another="")
+        await bench(_CountsShortTexts(runtime), sheet)
     first, second = rows(sheet, "Counting")
     assert isinstance(first["tokens"], int)
     assert (second["characters"], second["tokens"], second["a text, ms"]) == (1_000, None, None)
@@ -144,6 +144,29 @@ class _CountsShortTexts(LlamaServer):
         return await super().size(text) if len(text) < 500 else None
 
 
+async def test_what_was_measured_is_known_when_the_server_fails_later(serving: Serving) -> None:
+    known = Known()
+    fake = Fake(reply=COUNTING)
+
+    def another(_tokens: int) -> AbstractAsyncContextManager[Runtime]:
+        raise RuntimeError("the program ends here")
+
+    async with serving(fake) as runtime:
+        with pytest.raises(RuntimeError):
+            await measured(runtime, PLAN, Pace(60), Sheet(), known, window=4_096, another=another)
+    assert known.speeds.prefill == pytest.approx(1_000)
+
+
+async def test_each_prompt_is_known_before_the_next_is_sent(serving: Serving) -> None:
+    known = Known()
+    seen = list[float | None]()
+    async with serving(Fake(reply=COUNTING)) as runtime:
+        pace = Pace(60, lambda _done, _all, what: seen.append(known.speeds.prefill) if what else None)
+        await measured(runtime, PLAN, pace, Sheet(), known, window=4_096, another="")
+    assert seen[: PLAN.rounds] == [None] * PLAN.rounds
+    assert seen[PLAN.rounds] == pytest.approx(1_000)
+
+
 async def test_another_window_is_timed_and_put_back(serving: Serving) -> None:
     sheet, opened = Sheet(), list[int]()
     async with serving(Fake(reply=COUNTING)) as runtime:
@@ -156,7 +179,7 @@ async def test_another_window_is_timed_and_put_back(serving: Serving) -> None:
 
             return changed()
 
-        await measured(runtime, PLAN, Pace(60), sheet, window=4_096, another=another)
+        await measured(runtime, PLAN, Pace(60), sheet, Known(), window=4_096, another=another)
     assert opened == [2_048, 4_096]
     assert [row["window"] for row in rows(sheet, "Another window")] == [2_048, 4_096]
 
