@@ -103,7 +103,7 @@ async def measured(
     reuses, rewinds = await bench.prefix(sheet.table("What a change of the prompt costs"))
     known.speeds = replace(known.speeds, reuses=reuses, rewinds=rewinds)
     await _counting(runtime, plan, sheet)
-    await _windows(another, window, pace, sheet)
+    await _windows(runtime, another, window, pace, sheet)
 
 
 class _Bench:
@@ -285,10 +285,22 @@ async def _counting(runtime: Runtime, plan: Plan, sheet: Sheet) -> None:
         sheet.notes.append(f"{runtime.kind} counts no texts here")
 
 
+_BESIDE = (
+    "beside the one that is measured, which has read the model's file before: a start with warm files, not a reload"
+)
+
+
 async def _windows(
-    another: Callable[[int], AbstractAsyncContextManager[Runtime]] | str, window: int, pace: Pace, sheet: Sheet
+    runtime: Runtime,
+    another: Callable[[int], AbstractAsyncContextManager[Runtime]] | str,
+    window: int,
+    pace: Pace,
+    sheet: Sheet,
 ) -> None:
-    """How long it takes until a request is answered in half the window, and in the whole one again."""
+    """How long it takes until a request is answered in half the window, and in the whole one again.
+
+    Where that is another server than the one that is measured, a note says that nothing was reloaded.
+    """
     if isinstance(another, str):
         sheet.notes.append(f"another window: {another}")
         return
@@ -299,6 +311,7 @@ async def _windows(
         started = perf_counter()
         try:
             async with another(tokens) as changed:
+                beside = changed.url != runtime.url
                 await asked(changed, hello)
                 ready = perf_counter() - started
                 again = await asked(changed, hello)
@@ -306,3 +319,5 @@ async def _windows(
             sheet.notes.append(f"another window: {error}")
             return
         rows.append({"window": tokens, "until an answer, s": ready, "once it is loaded, s": again.seconds})
+        if beside and len(rows) == 1:
+            sheet.notes.append(f"another window: {runtime.kind} is started {_BESIDE}")

@@ -182,6 +182,15 @@ async def test_another_window_is_timed_and_put_back(serving: Serving) -> None:
         await measured(runtime, PLAN, Pace(60), sheet, Known(), window=4_096, another=another)
     assert opened == [2_048, 4_096]
     assert [row["window"] for row in rows(sheet, "Another window")] == [2_048, 4_096]
+    assert sheet.notes == []
+
+
+async def test_another_window_of_a_second_server_is_said_to_be_no_reload(serving: Serving) -> None:
+    sheet = Sheet()
+    async with serving(Fake(reply=COUNTING)) as runtime:
+        await measured(runtime, PLAN, Pace(60), sheet, Known(), window=4_096, another=lambda _: serving(Fake()))
+    (note,) = sheet.notes
+    assert note.endswith("a start with warm files, not a reload")
 
 
 async def test_why_there_is_no_other_window_is_said(serving: Serving) -> None:
