@@ -180,8 +180,8 @@ async def _server(wanted: Wanted, given: Settings, pace: Pace, part: _Part) -> N
         another, known = another_window(given, found), server.Known()
 
         def keep() -> None:
-            if known.speeds.prefill and keep_speeds(found.identity, known.speeds):
-                part.sheet.notes.append("runs with this model begin with these speeds")
+            if known.speeds.prefill:
+                part.sheet.notes.append(keep_speeds(found.speeds_key, known.speeds, quick=wanted.quick))
 
         try:
             with pace.within():
