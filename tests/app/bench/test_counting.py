@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import pytest
 
 from localctx.app.bench import probe
@@ -64,6 +67,22 @@ async def test_a_counter_is_exact_where_it_counts_every_text_as_the_server_does(
     (beside,) = rows(sheet, "Speed beside")
     assert beside["counter"] == "words"
     assert float(str(beside["all"])) > 0
+
+
+async def test_a_counter_and_its_library_take_turns_round_by_round() -> None:
+    turns = list[str]()
+
+    def noted(candidate: Candidate) -> Candidate:
+        def start() -> Callable[[str], int]:
+            turns.append(candidate.name)
+            return candidate.start()
+
+        return replace(candidate, start=start)
+
+    given = {name: text for name, text in texts(1_000).items() if name in {"prose", "code"}}
+    sheet = Sheet()
+    await measured([noted(each) for each in (HALF, WORDS, RAW)], given, by_words, Pace(60), sheet, rounds=2)
+    assert turns == ["half"] * 4 + ["words", "raw words"] * 4
 
 
 async def test_without_a_server_that_counts_nothing_is_said_of_exactness() -> None:
