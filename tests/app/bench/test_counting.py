@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
@@ -12,6 +13,7 @@ from localctx.app.bench.pace import Pace
 from localctx.app.bench.tables import Sheet
 from localctx.app.bench.tokenizer import Candidate, measured, texts
 from localctx.core.accounting import Count
+from localctx.runtimes.detect import Detector
 from localctx.wiring.bench.addresses import answering_address
 from localctx.wiring.bench.counters import candidates
 from localctx.wiring.places import settings
@@ -105,6 +107,21 @@ async def test_the_estimate_and_the_seed_are_always_there_and_can_be_loaded_alon
     assert took is not None
     assert took[0] > 0
     assert estimate.start()("some words") > 0
+
+
+async def test_an_address_that_was_missed_in_any_round_is_not_found_up() -> None:
+    rounds = iter(["http://127.0.0.1:9", ""])
+    sheet = Sheet()
+    with running(Fake()) as server:
+
+        @asynccontextmanager
+        async def opened(_addresses: probe.Addresses) -> AsyncIterator[list[Detector]]:
+            asking = Detector(next(rounds) or server.url)
+            yield [asking]
+            await asking.close()
+
+        await probe.measured(opened, Pace(60), sheet, rounds=2, given=[probe.Addresses(1)])
+    assert [row["found up"] for row in rows(sheet, "Probing")] == [0]
 
 
 async def test_every_address_is_asked_at_once_and_those_that_answer_are_found() -> None:
