@@ -320,4 +320,4 @@ async def _windows(
             return
         rows.append({"window": tokens, "until an answer, s": ready, "once it is loaded, s": again.seconds})
         if beside and len(rows) == 1:
-            sheet.notes.append(f"another window: {runtime.kind} is started {_BESIDE}")
+            sheet.notes.append(f"another window: a second server is started {_BESIDE}")
