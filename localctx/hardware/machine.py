@@ -67,8 +67,8 @@ def machine(root: Path = _ROOT) -> Machine:
 
 
 def processors(root: Path = _ROOT) -> str:
-    """What computes here, without asking any driver: the processor's name, and how many of it this process may use."""
-    return f"{_cpu_name(root)} x {usable_cores(root)}"
+    """What computes here: the processor's name, how many of it this process may use, and the GPUs, where they can be asked."""
+    return ", ".join([f"{_cpu_name(root)} x {usable_cores(root)}", *(gpu.name for gpu in _gpus(root) or ())])
 
 
 def on_battery() -> bool:

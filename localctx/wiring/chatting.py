@@ -54,7 +54,7 @@ from localctx.wiring.places import (
     text_or_file,
 )
 from localctx.wiring.probing import Talking, detector, runtime_of, usual_addresses, wanted
-from localctx.wiring.speeds import measured_speeds
+from localctx.wiring.speeds import measured_speeds, speeds_key
 from localctx.wiring.tooling import chosen, introduction, offer, secrets_of
 from localctx.wiring.vocabularies import encoded, ollama_tokenizer
 
@@ -136,7 +136,7 @@ async def open_chat(
             )
         chat.engine.summarizer = helper
         chat.engine.patience = PATIENCE_SECONDS if given.patience is None else given.patience
-        if (measured := measured_speeds(who)) is not None:
+        if (measured := measured_speeds(speeds_key(runtime, model, version))) is not None:
             chat.engine.start_from(measured)
         chat.idles = _is_ours(runtime, model) and not on_battery()
         index = recall_index(kept)

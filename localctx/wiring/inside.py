@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from localctx.config import Settings
+    from localctx.runtimes.embedded import Embedded
 
-__all__ = ["PREFIX", "EmbeddedProbe", "cold", "started"]
+__all__ = ["PREFIX", "EmbeddedProbe", "cold", "listening", "started"]
 
 PREFIX = "embedded/"
 
@@ -79,6 +80,17 @@ def _report(given: Settings, name: str, trained: int | None, where: str, *warnin
 @asynccontextmanager
 async def started(given: Settings, progress: Callable[[int, int], None]) -> AsyncIterator[LlamaServer]:
     """The embedded runtime with its model loaded; fetched first where it is not there."""
+    async with listening(given, progress) as server:
+        runtime = LlamaServer(server.url, key=server.key, pins=pins(given), kind="embedded")
+        try:
+            yield runtime
+        finally:
+            await runtime.close()
+
+
+@asynccontextmanager
+async def listening(given: Settings, progress: Callable[[int, int], None]) -> AsyncIterator[Embedded]:
+    """The server of `started` alone, for whoever asks it on connections of their own."""
     if not embedded.available():
         raise embedded.missing(
             "no server answers, and the embedded runtime" if given.runtime is None else "the embedded runtime"
@@ -86,16 +98,13 @@ async def started(given: Settings, progress: Callable[[int, int], None]) -> Asyn
     path, name = await anyio.to_thread.run_sync(_model_file, given, progress)
     window = given.num_ctx or embedded.DEFAULT_WINDOW
     server = await embedded.start(path, name=name, window=window, threads=worker_threads())
-    runtime = LlamaServer(server.url, key=server.key, pins=pins(given), kind="embedded")
     try:
-        yield runtime
+        yield server
     except BaseException:
         server.abandon()
         raise
     else:
         server.stop()
-    finally:
-        await runtime.close()
 
 
 def _model_file(given: Settings, progress: Callable[[int, int], None]) -> tuple[Path, str]:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localctx.hardware.machine import Gpu, machine, threads_for, usable_cores, worker_threads
+from localctx.hardware.machine import Gpu, machine, processors, threads_for, usable_cores, worker_threads
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -191,6 +191,16 @@ def test_gpus_are_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     closed = put_nvml(tmp_path, monkeypatch, "one", "two")
     assert machine(tmp_path).gpus == (Gpu("one", 1000, 100), Gpu("two", 1001, 101))
     assert closed.exists()
+
+
+def test_what_computes_is_the_processor_and_the_gpus_that_can_be_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(tmp_path, "proc/cpuinfo", "model name\t: A processor\n")
+    alone = processors(tmp_path)
+    assert alone == f"A processor x {usable_cores(tmp_path)}"
+    put_nvml(tmp_path, monkeypatch, "one", "two")
+    assert processors(tmp_path) == f"{alone}, one, two"
 
 
 def test_a_gpu_without_memory_of_its_own_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from statistics import median
 from time import perf_counter
@@ -48,17 +47,17 @@ async def measured(
     rounds: int,
     given: Sequence[Addresses] = ASKED,
 ) -> None:
-    """Fills the sheet; `opened` opens so many addresses to ask, for each of `given`."""
+    """Fills the sheet; `opened` opens so many addresses to ask, for each of `given`. Of those found up it states the least."""
     rows = sheet.table("Probing all addresses at once")
     pace.expect(len(given) * rounds)
     for addresses in given:
-        took, told = list[float](), Counter[Status]()
+        took, up = list[float](), list[int]()
         for _ in range(rounds):
             async with opened(addresses) as targets:
                 if not pace.begin(1, f"addresses: {addresses}"):
                     break
                 started = perf_counter()
-                told = Counter(report.status for report in await probe(targets))
+                up.append(sum(report.status is Status.UP for report in await probe(targets)))
                 took.append(perf_counter() - started)
                 pace.end(1, took[-1])
         if not took:
@@ -67,7 +66,7 @@ async def measured(
         rows.append(
             {
                 "addresses": str(addresses),
-                "found up": told[Status.UP],
+                "found up": min(up),
                 "seconds": median(took),
                 "of the first row": median(took) / first if isinstance(first, float) and first else None,
             }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from statistics import median
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from localctx.core.outgoing import WireMessage
     from localctx.ports import Runtime
 
-__all__ = ["Plan", "measured"]
+__all__ = ["Known", "Plan", "measured"]
 
 _SHARE = 0.75
 """The share of a window that the largest prompt may take."""
@@ -31,8 +31,8 @@ _SHARE = 0.75
 _TOLD = 16
 """Fewer tokens written say nothing about speed (`core/cost.py`)."""
 
-_LONG = 1_024
-"""A prompt of more tokens takes long enough for one to do."""
+_LONG, _LEAST = 1_024, 2
+"""A prompt of more tokens takes so long that it is sent only so often, to show that the first was no exception."""
 
 _TIMES = 5
 """How often each counting is timed: it takes milliseconds."""
@@ -42,7 +42,7 @@ _TIMES = 5
 class Plan:
     """What is measured: prompts of `sizes` and, for the prefix cache, of `prefix` tokens; `texts` of so many characters.
 
-    Each is sent `rounds` times, a long one once; all begin with `salt`, so that no earlier run has filled the server's cache.
+    Each is sent `rounds` times, a long one at most twice; all begin with `salt`, so that no earlier run has filled the server's cache.
     """
 
     sizes: tuple[int, ...]
@@ -73,7 +73,14 @@ class Plan:
 
     def times(self, size: int) -> int:
         """How often a prompt is sent."""
-        return self.rounds if size <= _LONG else 1
+        return self.rounds if size <= _LONG else min(self.rounds, _LEAST)
+
+
+@dataclass(slots=True)
+class Known:
+    """The speeds that a run may begin with, as soon as they are measured: those of each prompt, then of the prefix cache as well."""
+
+    speeds: Speeds = field(default_factory=Speeds)
 
 
 async def measured(
@@ -81,21 +88,22 @@ async def measured(
     plan: Plan,
     pace: Pace,
     sheet: Sheet,
+    known: Known,
     *,
     window: int,
     another: Callable[[int], AbstractAsyncContextManager[Runtime]] | str,
-) -> Speeds:
-    """Fills the sheet; the speeds that a run may begin with.
+) -> None:
+    """Fills the sheet, and what is known of the speeds, whatever ends it.
 
     `another` opens the same model with another window, or is why that cannot be. Raises what `Runtime.chat` raises.
     """
     pace.expect(plan.work)
     bench = _Bench(runtime, plan, pace)
-    read, written = await bench.sizes(sheet.table("Reading and writing, by the size of the prompt"))
+    await bench.sizes(sheet.table("Reading and writing, by the size of the prompt"), known)
     reuses, rewinds = await bench.prefix(sheet.table("What a change of the prompt costs"))
+    known.speeds = replace(known.speeds, reuses=reuses, rewinds=rewinds)
     await _counting(runtime, plan, sheet)
-    await _windows(another, window, pace, sheet)
-    return Speeds(_median(read), _median(written), reuses, rewinds)
+    await _windows(runtime, another, window, pace, sheet)
 
 
 class _Bench:
@@ -104,24 +112,23 @@ class _Bench:
     def __init__(self, runtime: Runtime, plan: Plan, pace: Pace) -> None:
         self._runtime, self._plan, self._pace, self._characters = runtime, plan, pace, 4.0
 
-    async def sizes(self, rows: list[dict[str, object]]) -> tuple[list[float], list[float]]:
-        """Tokens a second: read, of the largest prompt, as a compaction reads long ones; and written, of all."""
-        read, written = list[float](), list[float]()
+    async def sizes(self, rows: list[dict[str, object]], known: Known) -> None:
+        """Tokens a second, read and written at one depth: of the largest prompt that told both, as a compaction reads long ones."""
         for size in self._plan.sizes:
             took = [each for number in range(self._plan.times(size)) if (each := await self._fresh(size, number))]
             if not took:
                 continue
-            read = [speed for each in took if (speed := _reading(each))]
-            wrote = [speed for each in took if (speed := _writing(each))]
-            written += wrote
+            read = _median([speed for each in took if (speed := _reading(each))])
+            written = _median([speed for each in took if (speed := _writing(each))])
+            if read and (written or not known.speeds.decode):
+                known.speeds = Speeds(read, written)
             row: dict[str, object] = {
                 "prompt": _middle([each.usage.prompt for each in took]),
                 "first token, s": median(each.first for each in took),
-                "read, tokens/s": _median(read),
-                "written, tokens/s": _median(wrote),
+                "read, tokens/s": read,
+                "written, tokens/s": written,
             }
             rows.append(row | _beside(row, (rows or [row])[0]))
-        return read, written
 
     async def _fresh(self, size: int, number: int) -> Took | None:
         """A request whose prompt nobody has seen, of about so many tokens."""
@@ -192,9 +199,13 @@ def _reading(took: Took) -> float | None:
 
 
 def _writing(took: Took) -> float | None:
-    """Tokens written a second, where enough were: as reported, else by the time behind the first one."""
-    written, seconds = took.usage.completion or 0, took.usage.decode_seconds or took.seconds - took.first
-    return written / seconds if written >= _TOLD and seconds > 0 else None
+    """Tokens written a second, where enough were: as reported, else of those behind the first one, by the time behind it."""
+    written = took.usage.completion or 0
+    if written < _TOLD:
+        return None
+    if reported := took.usage.decode_seconds:
+        return written / reported
+    return (written - 1) / seconds if (seconds := took.seconds - took.first) > 0 else None
 
 
 def _beside(row: Mapping[str, object], first: Mapping[str, object]) -> dict[str, object]:
@@ -255,8 +266,9 @@ def _share(found: Sequence[bool]) -> float:
 
 async def _counting(runtime: Runtime, plan: Plan, sheet: Sheet) -> None:
     """How long the server takes to count a text, and a request that is this text."""
-    rows, tokens = sheet.table("Counting by the server"), 0
+    rows = sheet.table("Counting by the server")
     for size in plan.texts:
+        tokens: int | None = None
         texts, chats = list[float](), list[float]()
         for number in range(_TIMES):
             text = f"{number} {sample('english', size, number)}"
@@ -267,16 +279,28 @@ async def _counting(runtime: Runtime, plan: Plan, sheet: Sheet) -> None:
             started = perf_counter()
             if await runtime.count(_chat(text)) is not None:
                 chats.append((perf_counter() - started) * 1e3)
-        row = {"characters": size, "tokens": tokens or None}
+        row = {"characters": size, "tokens": tokens}
         rows.append(row | {"a text, ms": _median(texts), "a request, ms": _median(chats)})
-    if not tokens:
+    if all(row["tokens"] is None for row in rows):
         sheet.notes.append(f"{runtime.kind} counts no texts here")
 
 
+_BESIDE = (
+    "beside the one that is measured, which has read the model's file before: a start with warm files, not a reload"
+)
+
+
 async def _windows(
-    another: Callable[[int], AbstractAsyncContextManager[Runtime]] | str, window: int, pace: Pace, sheet: Sheet
+    runtime: Runtime,
+    another: Callable[[int], AbstractAsyncContextManager[Runtime]] | str,
+    window: int,
+    pace: Pace,
+    sheet: Sheet,
 ) -> None:
-    """How long it takes until a request is answered in half the window, and in the whole one again."""
+    """How long it takes until a request is answered in half the window, and in the whole one again.
+
+    Where that is another server than the one that is measured, a note says that nothing was reloaded.
+    """
     if isinstance(another, str):
         sheet.notes.append(f"another window: {another}")
         return
@@ -287,6 +311,7 @@ async def _windows(
         started = perf_counter()
         try:
             async with another(tokens) as changed:
+                beside = changed.url != runtime.url
                 await asked(changed, hello)
                 ready = perf_counter() - started
                 again = await asked(changed, hello)
@@ -294,3 +319,5 @@ async def _windows(
             sheet.notes.append(f"another window: {error}")
             return
         rows.append({"window": tokens, "until an answer, s": ready, "once it is loaded, s": again.seconds})
+        if beside and len(rows) == 1:
+            sheet.notes.append(f"another window: a second server is started {_BESIDE}")

@@ -57,16 +57,17 @@ async def measured(
     pace.expect(len(candidates) * (1 + len(given)) + len(given))
     loading, speeds = sheet.table("Loading a counter, in a process of its own"), sheet.table("Tokens a second")
     truth = await _by_server(server, given, pace, speeds)
-    libraries = {candidate.library for candidate in candidates}
     exact = sheet.table("Count / the server's count")
     found = dict[str, dict[str, float]]()
-    for candidate in candidates:
-        await _load(candidate, pace, loading)
-        sizes, found[candidate.name] = _timed(candidate, given, pace, rounds)
-        speeds.append({"counter": candidate.name, **{name: found[candidate.name].get(name) for name in given}})
-        if truth and candidate.name not in libraries and sizes.keys() == truth.keys():
-            shares = {name: sizes[name] / truth[name] for name in given}
-            exact.append({"counter": candidate.name, **shares, "exact": sizes == truth})
+    for group in _groups(candidates):
+        for candidate in group:
+            await _load(candidate, pace, loading)
+        timed = _timed(group, given, pace, rounds)
+        for candidate, (sizes, found[candidate.name]) in zip(group, timed, strict=True):
+            speeds.append({"counter": candidate.name, **{name: found[candidate.name].get(name) for name in given}})
+            if truth and candidate is group[0] and sizes.keys() == truth.keys():
+                shares = {name: sizes[name] / truth[name] for name in given}
+                exact.append({"counter": candidate.name, **shares, "exact": sizes == truth})
     _beside_the_library(candidates, found, sheet)
     if not truth:
         sheet.notes.append("no server counts texts here: nothing is said of exactness")
@@ -103,24 +104,43 @@ async def _load(candidate: Candidate, pace: Pace, rows: list[dict[str, object]])
     pace.end(1, perf_counter() - started)
 
 
+def _groups(candidates: Sequence[Candidate]) -> list[list[Candidate]]:
+    """Each candidate with its library behind it."""
+    named = {candidate.name: candidate for candidate in candidates}
+    libraries = {candidate.library for candidate in candidates}
+    return [
+        [candidate, *([named[candidate.library]] if candidate.library in named else [])]
+        for candidate in candidates
+        if candidate.name not in libraries
+    ]
+
+
 def _timed(
-    candidate: Candidate, given: Mapping[str, str], pace: Pace, rounds: int
-) -> tuple[dict[str, int], dict[str, float]]:
-    """The tokens of each text by pieces, and how many of them a second: the middle of several rounds, each piece seen first."""
-    sizes, speeds = dict[str, int](), dict[str, float]()
+    group: Sequence[Candidate], given: Mapping[str, str], pace: Pace, rounds: int
+) -> list[tuple[dict[str, int], dict[str, float]]]:
+    """For each of the group, the tokens of each text by pieces, and how many of them a second: the middle of several rounds.
+
+    They take turns round by round, so that a share of one speed in another is of the same moments. Each piece is seen first.
+    """
+    timed = [(dict[str, int](), dict[str, float]()) for _ in group]
     for name, text in given.items():
-        if not pace.begin(1, f"{candidate.name}: {name}"):
+        if not pace.begin(len(group), f"{group[0].name}: {name}"):
             break
-        took, begun = list[float](), perf_counter()
-        for _ in range(rounds):
-            size = candidate.start()
-            size("what is built when it is first used")
-            started = perf_counter()
-            sizes[name] = sum(map(size, _pieces(text)))
-            took.append(perf_counter() - started)
-        pace.end(1, perf_counter() - begun)
-        speeds[name] = sizes[name] / median(took)
-    return sizes, speeds
+        begun = perf_counter()
+        counted = [[_counted(candidate, text) for candidate in group] for _ in range(rounds)]
+        pace.end(len(group), perf_counter() - begun)
+        for (sizes, speeds), each in zip(timed, zip(*counted, strict=True), strict=True):
+            sizes[name] = each[0][0]
+            speeds[name] = sizes[name] / median(seconds for _, seconds in each)
+    return timed
+
+
+def _counted(candidate: Candidate, text: str) -> tuple[int, float]:
+    """The tokens of a text by pieces, and the seconds that a counter took for them which has seen none."""
+    size = candidate.start()
+    size("what is built when it is first used")
+    started = perf_counter()
+    return sum(map(size, _pieces(text))), perf_counter() - started
 
 
 def _pieces(text: str) -> list[str]:

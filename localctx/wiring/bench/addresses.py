@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
@@ -14,7 +14,8 @@ from localctx.core.events import Notice
 from localctx.runtimes import embedded
 from localctx.runtimes.detect import Detector
 from localctx.wiring.chatting import answering, complain, first_address, means_embedded
-from localctx.wiring.inside import started
+from localctx.wiring.inside import listening
+from localctx.wiring.places import pins
 from localctx.wiring.probing import detector
 
 if TYPE_CHECKING:
@@ -55,24 +56,24 @@ async def answering_address(
     """
     url = await first_address(given)
     if url is not None:
-        server = detector(given, url)
-        try:
+        new = partial(detector, given, url)
+        async with _asking(new) as server:
             report = await server.probe()
             complain(report)
-        finally:
-            await server.close()
-        yield partial(_opened, partial(_asking, given, url)), report
+        yield partial(_opened, new), report
         return
     if not means_embedded(given):
         emit(Notice("embedded", "no server answers at the usual addresses: using the embedded runtime"))
-    async with started(given, fetched) as inside:
-        report = replace(await inside.probe(), version=embedded.version())
-        yield partial(_opened, lambda: nullcontext(inside)), report
+    async with listening(given, fetched) as inside:
+        new = partial(Detector, inside.url, key=inside.key, pins=pins(given))
+        async with _asking(new) as server:
+            report = replace(await server.probe(), runtime="embedded", version=embedded.version())
+        yield partial(_opened, new), report
 
 
 @asynccontextmanager
-async def _asking(given: Settings, url: str) -> AsyncIterator[Prober]:
-    asking = detector(given, url)
+async def _asking(new: Callable[[], Detector]) -> AsyncIterator[Detector]:
+    asking = new()
     try:
         yield asking
     finally:
@@ -80,12 +81,10 @@ async def _asking(given: Settings, url: str) -> AsyncIterator[Prober]:
 
 
 @asynccontextmanager
-async def _opened(
-    live: Callable[[], AbstractAsyncContextManager[Prober]], addresses: Addresses
-) -> AsyncIterator[Sequence[Prober]]:
+async def _opened(new: Callable[[], Detector], addresses: Addresses) -> AsyncIterator[Sequence[Prober]]:
     """So many addresses to ask, each on its own connections. At one that refuses nobody listens, one that hangs answers nothing."""
     async with AsyncExitStack() as stack:
-        targets = [await stack.enter_async_context(live()) for _ in range(addresses.answer)]
+        targets = [await stack.enter_async_context(_asking(new)) for _ in range(addresses.answer)]
         for number in range(addresses.refuse + addresses.hang):
             taken = stack.enter_context(socket.socket())
             taken.bind(("127.0.0.1", 0))

@@ -177,11 +177,21 @@ async def _server(wanted: Wanted, given: Settings, pace: Pace, part: _Part) -> N
     async with subject(given, wanted.emit, wanted.fetched) as found:
         part.server = found.told()
         plan = server.Plan.of(found.window, secrets.token_hex(4), quick=wanted.quick)
-        another = another_window(given, found)
-        with pace.within():
-            speeds = await server.measured(found.runtime, plan, pace, part.sheet, window=found.window, another=another)
-            if speeds.prefill and keep_speeds(found.identity, speeds):
-                part.sheet.notes.append("runs with this model begin with these speeds")
+        another, known = another_window(given, found), server.Known()
+
+        def keep() -> None:
+            if known.speeds.prefill:
+                part.sheet.notes.append(keep_speeds(found.speeds_key, known.speeds, quick=wanted.quick))
+
+        try:
+            with pace.within():
+                await server.measured(
+                    found.runtime, plan, pace, part.sheet, known, window=found.window, another=another
+                )
+        except LocalctxError:
+            keep()
+            raise
+        keep()
 
 
 async def _tokenizer(wanted: Wanted, given: Settings, pace: Pace, part: _Part) -> None:

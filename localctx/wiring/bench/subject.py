@@ -12,9 +12,10 @@ from msgspec import structs
 from localctx.core.events import Notice, WindowProbed
 from localctx.core.window import ASSUMED_TOKENS
 from localctx.runtimes.ollama_chat import OllamaServer
-from localctx.wiring.chatting import connection, identity
+from localctx.wiring.chatting import connection
 from localctx.wiring.inside import started
 from localctx.wiring.places import pins
+from localctx.wiring.speeds import speeds_key
 from localctx.wiring.vocabularies import ollama_tokenizer
 
 if TYPE_CHECKING:
@@ -44,9 +45,9 @@ class Subject:
         return self.model.window.tokens or ASSUMED_TOKENS
 
     @property
-    def identity(self) -> str:
-        """As what is learned of it is kept by."""
-        return identity(self.runtime, self.model, self.version)
+    def speeds_key(self) -> str:
+        """What its speeds are kept by."""
+        return speeds_key(self.runtime, self.model, self.version)
 
     def told(self) -> dict[str, object]:
         """What a results file says of it; no address, which is nobody's business."""

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
 import pytest
 
 from localctx.app.bench import probe
@@ -9,6 +13,7 @@ from localctx.app.bench.pace import Pace
 from localctx.app.bench.tables import Sheet
 from localctx.app.bench.tokenizer import Candidate, measured, texts
 from localctx.core.accounting import Count
+from localctx.runtimes.detect import Detector
 from localctx.wiring.bench.addresses import answering_address
 from localctx.wiring.bench.counters import candidates
 from localctx.wiring.places import settings
@@ -66,6 +71,22 @@ async def test_a_counter_is_exact_where_it_counts_every_text_as_the_server_does(
     assert float(str(beside["all"])) > 0
 
 
+async def test_a_counter_and_its_library_take_turns_round_by_round() -> None:
+    turns = list[str]()
+
+    def noted(candidate: Candidate) -> Candidate:
+        def start() -> Callable[[str], int]:
+            turns.append(candidate.name)
+            return candidate.start()
+
+        return replace(candidate, start=start)
+
+    given = {name: text for name, text in texts(1_000).items() if name in {"prose", "code"}}
+    sheet = Sheet()
+    await measured([noted(each) for each in (HALF, WORDS, RAW)], given, by_words, Pace(60), sheet, rounds=2)
+    assert turns == ["half"] * 4 + ["words", "raw words"] * 4
+
+
 async def test_without_a_server_that_counts_nothing_is_said_of_exactness() -> None:
     sheet = Sheet()
     await measured([WORDS], texts(1_000), by_nobody, Pace(60), sheet, rounds=1)
@@ -86,6 +107,21 @@ async def test_the_estimate_and_the_seed_are_always_there_and_can_be_loaded_alon
     assert took is not None
     assert took[0] > 0
     assert estimate.start()("some words") > 0
+
+
+async def test_an_address_that_was_missed_in_any_round_is_not_found_up() -> None:
+    rounds = iter(["http://127.0.0.1:9", ""])
+    sheet = Sheet()
+    with running(Fake()) as server:
+
+        @asynccontextmanager
+        async def opened(_addresses: probe.Addresses) -> AsyncIterator[list[Detector]]:
+            asking = Detector(next(rounds) or server.url)
+            yield [asking]
+            await asking.close()
+
+        await probe.measured(opened, Pace(60), sheet, rounds=2, given=[probe.Addresses(1)])
+    assert [row["found up"] for row in rows(sheet, "Probing")] == [0]
 
 
 async def test_every_address_is_asked_at_once_and_those_that_answer_are_found() -> None:
