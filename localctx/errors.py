@@ -16,6 +16,7 @@ A message gives the number, its source and the next step, in one line. `exit_cod
     |   +-- ServerLoading        1  the model was still loading when patience ended
     |   +-- PromptRefused        1  the server says that the prompt is too long
     |   +-- ToolsRefused         1  the server cannot call tools with this model
+    |   +-- RequestRefused       1  the server does not take the request for another reason
     +-- JournalDamaged           1  a journal cannot be read further
     +-- FetchFailed              1  a model could not be fetched
 """
@@ -34,6 +35,7 @@ __all__ = [
     "NotARuntime",
     "NothingFound",
     "PromptRefused",
+    "RequestRefused",
     "ServerFailed",
     "ServerLoading",
     "StoreUnusable",
@@ -128,6 +130,10 @@ class PromptRefused(ServerFailed):
 
 class ToolsRefused(ServerFailed):
     """The server refuses a request because tools are offered in it."""
+
+
+class RequestRefused(ServerFailed):
+    """The server does not take a request for something else in it: it read it, and did nothing (HTTP 400 and its like)."""
 
 
 class JournalDamaged(LocalctxError):

@@ -188,8 +188,8 @@ class Runtime(Prober, ServerCounter, Protocol):
     def chat(self, request: Request) -> AsyncGenerator[Piece, None]:
         """Streams a reply; the last piece is `Finished`.
 
-        Raises `PromptRefused`, `ServerLoading`, `Unauthorized`, `Unreachable`, `ModelMissing` or `ServerFailed`; a
-        stream that ends without a finish reason is a failure.
+        Raises `PromptRefused`, `ServerLoading`, `Unauthorized`, `Unreachable`, `ModelMissing`, `RequestRefused` or `ServerFailed`;
+        a stream that ends without a finish reason is a failure.
         """
         ...
 

@@ -17,6 +17,7 @@ from localctx.core.accounting import Count
 from localctx.core.window import Advice, ModelReport, Reading, ServerReport, Source, Status, reconcile
 from localctx.errors import LocalctxError, NotARuntime
 from localctx.runtimes import openai_chat
+from localctx.runtimes.grammar import grammar
 from localctx.runtimes.http import LARGE_BYTES, Answer, address, ask, client
 from localctx.runtimes.launch import arguments
 from localctx.runtimes.pieces import guard, pieces
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
     import httpx
 
-    from localctx.core.notes import Outline
     from localctx.core.outgoing import WireMessage
     from localctx.ports import Piece, Request
 
@@ -152,7 +152,7 @@ class LlamaServer:
         body |= {name: value for name, value in wishes.items() if value is not None}
         body |= openai_chat.thinking(wanted=request.thinks)
         if request.outline is not None:
-            body |= {"grammar": _grammar(request.outline), **({"tool_choice": "none"} if request.tools else {})}
+            body |= {"grammar": grammar(request.outline), **({"tool_choice": "none"} if request.tools else {})}
         async with aclosing(openai_chat.stream(self._http, "/v1/chat/completions", body, request.silence)) as pieces:
             async for piece in pieces:
                 yield piece
@@ -281,20 +281,6 @@ def _name(model: _Model, props: _Props) -> str:
     """What people call the model: its alias, or the name of its file rather than the path."""
     name = model.id or props.model_alias or props.model_path or "?"
     return PurePath(name).name if "/" in name and name.endswith(".gguf") else name
-
-
-def _grammar(outline: Outline) -> str:
-    """The outline as llama.cpp's GBNF; it leaves the rendered prompt, and so the prefix cache, as it is."""
-    parts = " ".join(
-        f'"## {heading}\\n" {"item" if not index else "items"}' for index, heading in enumerate(outline.headings)
-    )
-    return "\n".join(
-        (
-            f"root ::= {parts}",
-            f'items ::= "- (none)\\n" | item{{1,{outline.items}}}',
-            f'item ::= "- " [^ \\n\\t#*|`<>{{}}(-] [^\\n]{{8,{outline.characters}}} "\\n"',
-        )
-    )
 
 
 class _Arguments:

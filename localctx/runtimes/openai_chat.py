@@ -15,6 +15,7 @@ from localctx.errors import (
     ModelMissing,
     NotARuntime,
     PromptRefused,
+    RequestRefused,
     ServerFailed,
     ServerLoading,
     ToolsRefused,
@@ -23,6 +24,7 @@ from localctx.errors import (
 from localctx.ports import Delta, Drafted, Finished, Piece, Prefilled
 from localctx.runtimes import openai, sglang, vllm
 from localctx.runtimes.calls import Calls
+from localctx.runtimes.grammar import grammar
 from localctx.runtimes.http import LARGE_BYTES, address, ask, body_of, client, sendable, silent_for, translated
 from localctx.runtimes.reported import number, seconds, usage
 from localctx.runtimes.server import Pins, Server, pictured, probed
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 
     import httpx
 
+    from localctx.core.notes import Outline
     from localctx.core.outgoing import WireMessage
     from localctx.core.window import ServerReport
     from localctx.ports import Request
@@ -138,8 +141,14 @@ def _decode(http: httpx.AsyncClient, data: str, *, tools: bool) -> _Chunk:
             f"{address(http)} sent a piece that is no chat chunk ({error}): {data[:60]!r}; look at its log"
         ) from error
     if chunk.error is not None:
-        refuse(http, classify(200, {"error": chunk.error}), 200, tools=tools)
+        status = _stated(chunk.error)
+        refuse(http, classify(status, {"error": chunk.error}), status, tools=tools)
     return chunk
+
+
+def _stated(error: object) -> int:
+    """The status of an error inside a stream: vLLM refuses a grammar behind the headers, with the 400 in its `code`."""
+    return 400 if number(_fields(error).get("code")) == 400 else 200  # noqa: PLR2004  HTTP: a bad request
 
 
 def _usage(chunk: _Chunk) -> Usage | None:
@@ -206,7 +215,8 @@ def refuse(http: httpx.AsyncClient, verdict: Verdict, status: int, *, tools: boo
             raise ModelMissing(f"{where} does not know that (HTTP {status}: {said}); see localctx probe for its models")
         case kind:
             step = _NEXT.get(kind, "look at its log")
-            raise ServerFailed(f"{where} answers with an error (HTTP {status}: {said}); {step}")
+            error = RequestRefused if kind is Kind.BAD_REQUEST else ServerFailed
+            raise error(f"{where} answers with an error (HTTP {status}: {said}); {step}")
 
 
 MISSING = {200, 404, 405, 501}
@@ -222,6 +232,7 @@ _MARGIN = 8
 """Tokens that vLLM and SGLang are not asked to fill: their templates and counts differ by a few (measured)."""
 
 _COUNTING = {"vllm", "sglang"}
+_CHAT = "/v1/chat/completions"
 
 
 def thinking(*, wanted: bool | None) -> dict[str, object]:
@@ -230,6 +241,7 @@ def thinking(*, wanted: bool | None) -> dict[str, object]:
 
 
 _CUTS = {"vllm": vllm.cut_points, "sglang": sglang.cut_points}
+_IMPOSED = {"vllm": vllm.imposed, "sglang": sglang.imposed}
 
 
 class OpenAIServer:
@@ -252,6 +264,7 @@ class OpenAIServer:
         self._reader, self._pins = reader, pins or Pins()
         self.kind, self.url, self.model = kind, address(self._http), ""
         self._counts = kind in _COUNTING
+        self._imposes = _IMPOSED.get(kind)
         self.steers_thinking = kind in _COUNTING
         self.thinks: bool | None = None
 
@@ -272,18 +285,35 @@ class OpenAIServer:
         return _CUTS.get(self.kind, openai.cut_points)(window)
 
     async def chat(self, request: Request) -> AsyncGenerator[Piece, None]:
-        """Streams a reply."""
-        body: dict[str, object] = {"model": self.model, **conversation(request.messages, request.tools)}
+        """Streams a reply. A server that refuses the form of an outline is asked again without, and for no form from then on."""
+        body, form = self._body(request), self._form(request.outline)
+        reply = stream(self._http, _CHAT, body | form, request.silence)
+        try:
+            first = await anext(reply)
+        except RequestRefused:
+            if not form:
+                raise
+            reply = stream(self._http, _CHAT, body, request.silence)
+            first = await anext(reply)
+            self._imposes = None
+        async with aclosing(reply) as pieces:
+            yield first
+            async for piece in pieces:
+                yield piece
+
+    def _body(self, request: Request) -> dict[str, object]:
         wishes = {
             "max_tokens": max(request.max_tokens - (_MARGIN if self.kind in _COUNTING else 0), 1),
             "temperature": request.temperature,
             "frequency_penalty": request.frequency_penalty,
         }
-        body |= {name: value for name, value in wishes.items() if value is not None}
-        body |= self._thinking(wanted=request.thinks)
-        async with aclosing(stream(self._http, "/v1/chat/completions", body, request.silence)) as pieces:
-            async for piece in pieces:
-                yield piece
+        asked = {name: value for name, value in wishes.items() if value is not None}
+        said = {"model": self.model, **conversation(request.messages, request.tools)}
+        return said | asked | self._thinking(wanted=request.thinks)
+
+    def _form(self, outline: Outline | None) -> dict[str, object]:
+        """What imposes an outline, where this kind of server takes that; the prompt stays as it is, tools and all."""
+        return self._imposes(grammar(outline)) if outline is not None and self._imposes is not None else {}
 
     def _thinking(self, *, wanted: bool | None = None) -> dict[str, object]:
         return thinking(wanted=self.thinks if wanted is None else wanted) if self.steers_thinking else {}

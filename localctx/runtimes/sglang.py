@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from localctx.runtimes.server import Pins, Server
     from localctx.runtimes.vllm import Card
 
-__all__ = ["cut_points", "read"]
+__all__ = ["cut_points", "imposed", "read"]
 
 _BEYOND_INPUT = 5
 """Prompt and reply may together take this many tokens more than `max_req_input_len` (measured: pool 1,000, limit 994)."""
@@ -60,6 +60,11 @@ async def _closed(server: Server) -> ServerReport | None:
 def cut_points(window: int) -> tuple[int, ...]:
     """With `--allow-auto-truncate`, `max_req_input_len`: the end is dropped (measured: 294 of 479 left at a window of 299)."""
     return (max(window - _BEYOND_INPUT, 1),)
+
+
+def imposed(grammar: str) -> dict[str, object]:
+    """How a request says the grammar of its reply (its own field, `ebnf` of `ChatCompletionRequest`)."""
+    return {"ebnf": grammar}
 
 
 _METRIC = re.compile(r"^sglang:max_total_num_tokens\{.*\} ([0-9.e+]{1,20})$", re.MULTILINE)

@@ -15,7 +15,7 @@ from localctx.runtimes.server import clamped, trouble
 if TYPE_CHECKING:
     from localctx.runtimes.server import Pins, Server
 
-__all__ = ["Card", "cut_points", "owned", "read", "windows"]
+__all__ = ["Card", "cut_points", "imposed", "owned", "read", "windows"]
 
 
 class Card(msgspec.Struct):
@@ -67,6 +67,11 @@ def windows(cards: list[Card]) -> list[int]:
 def cut_points(_window: int) -> tuple[int, ...]:
     """None: a prompt that is too long is refused (HTTP 400, also in streams), unless a client asks for a cut, as none here does."""
     return ()
+
+
+def imposed(grammar: str) -> dict[str, object]:
+    """How a request says the grammar of its reply. Releases that do not know the field do not read it."""
+    return {"structured_outputs": {"grammar": grammar}}
 
 
 _INFO = re.compile(r"^vllm:cache_config_info\{(.*)\}", re.MULTILINE)

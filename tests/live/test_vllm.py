@@ -9,12 +9,14 @@ from contextlib import aclosing
 import httpx
 import pytest
 
+from localctx.core.notes import HEADINGS, INSTRUCTION, LOOP_PENALTY, Outline, outline
 from localctx.core.window import Confidence, Reading, Source, Status
-from localctx.ports import Finished, Request
+from localctx.ports import Delta, Finished, Request
 from localctx.runtimes.detect import READERS, Detector
 from localctx.runtimes.openai_chat import OpenAIServer
 from localctx.runtimes.pieces import pieces
 from localctx.runtimes.server import Pins
+from tests.runtimes.raw import Heard
 
 URL = os.environ.get("VLLM_URL", "")
 WINDOW = 2048
@@ -125,3 +127,39 @@ async def test_a_long_text_counts_the_same_in_pieces(runtime: OpenAIServer, http
     counted = await runtime.size(text)
     assert counted is not None
     assert counted.tokens == whole
+
+
+NOTES: list[dict[str, object]] = [
+    {"role": "user", "content": "Read notes.txt and logs/today.txt. Never delete anything."},
+    {"role": "assistant", "content": "I have read both: the log has two errors, at 09:15 and at 17:40."},
+    {"role": "user", "content": INSTRUCTION},
+]
+
+
+@pytest.mark.parametrize("tools", [[], [READ]], ids=["alone", "with a tool"])
+async def test_notes_under_an_outline_have_every_heading_in_order_and_call_nothing(
+    runtime: OpenAIServer, tools: list[dict[str, object]]
+) -> None:
+    counted = await runtime.count(NOTES, tools)
+    request = Request(NOTES, 450, tools, 0.0, LOOP_PENALTY, outline(450, 4.0))
+    async with aclosing(runtime.chat(request)) as answer:
+        *pieces, end = [piece async for piece in answer]
+    text = "".join(piece.text for piece in pieces if isinstance(piece, Delta))
+    assert [line[3:] for line in text.splitlines() if line.startswith("## ")] == list(HEADINGS.values())
+    assert isinstance(end, Finished)
+    assert (end.reason, end.called_tools) == ("stop", False)
+    assert counted is not None
+    assert end.usage.prompt == counted.tokens, "the prompt is the same to the last token"
+
+
+async def test_a_grammar_that_it_cannot_read_costs_one_request_and_not_the_reply(runtime: OpenAIServer) -> None:
+    kept = Heard(httpx.AsyncHTTPTransport())
+    server = OpenAIServer(URL, READERS["vllm"], kind="vllm", transport=kept)
+    server.model = runtime.model
+    request = Request(NOTES, 16, outline=Outline(('a quotation mark: "',), 1, 30))
+    for _ in range(2):
+        async with aclosing(server.chat(request)) as answer:
+            *_, end = [piece async for piece in answer]
+        assert isinstance(end, Finished)
+    await server.close()
+    assert [b"structured_outputs" in asked.content for asked in kept.requests] == [True, False, False]

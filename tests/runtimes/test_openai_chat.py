@@ -17,6 +17,7 @@ from localctx.errors import (
     ModelMissing,
     NotARuntime,
     PromptRefused,
+    RequestRefused,
     ServerFailed,
     ServerLoading,
     ToolsRefused,
@@ -216,9 +217,9 @@ async def test_a_prompt_that_is_too_long_comes_back_with_the_window(name: str, l
         ("01e-chat-loading", ServerLoading, "wait until the model is loaded"),
         ("60f-key-chat-nokey", Unauthorized, "LOCALCTX_API_KEY"),
         ("73-router-chat-unknown-model", ModelMissing, "localctx probe"),
-        ("73b-router-chat-nomodel", ServerFailed, "model name is missing"),
+        ("73b-router-chat-nomodel", RequestRefused, "model name is missing"),
         ("24-kvunified-pool-overflow-0", ServerFailed, "-np 1"),
-        ("40b-bad-json", ServerFailed, "parse error"),
+        ("40b-bad-json", RequestRefused, "parse error"),
     ],
 )
 async def test_a_refusal_becomes_the_error_that_it_means(name: str, error: type[LocalctxError], message: str) -> None:
@@ -373,7 +374,7 @@ async def test_a_recorded_refusal_of_tools_is_told_apart(name: str, step: str) -
         await ended(LlamaServer("http://recorded", transport=transport(name)))
     with pytest.raises(ServerFailed) as failed:
         await ended(LlamaServer("http://recorded", transport=transport(name)), HELLO)
-    assert type(failed.value) is ServerFailed, "a request without tools was refused for something else"
+    assert type(failed.value) is RequestRefused, "a request without tools was refused for something else"
 
 
 @pytest.mark.parametrize("tools", [True, False], ids=["template with tools", "without"])
@@ -416,7 +417,7 @@ async def test_an_error_about_something_else_is_no_refusal_of_tools(message: str
     answer = http("Content-Type: application/json", f"Content-Length: {len(body)}", status="400 No", body=body)
     with saying(lambda _: [answer]) as raw, pytest.raises(ServerFailed) as failed:
         await ended(LlamaServer(raw.url))
-    assert type(failed.value) is ServerFailed
+    assert type(failed.value) is RequestRefused
 
 
 async def abandoned(fake: Fake) -> None:
