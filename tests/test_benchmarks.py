@@ -9,12 +9,14 @@ import shutil
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from benchmarks.micro.__main__ import compared, slower
+from benchmarks.micro.__main__ import main as micro
 from benchmarks.readme import _BENCHED, BLOCKS, filled, main
 
 ROOT = Path(__file__).parent.parent
@@ -140,6 +142,13 @@ def test_a_function_that_was_never_recorded_is_said_to_have_no_baseline() -> Non
     known, new = compared({"test_known": 1.4, "test_new": 0.7}, {"test_known": 1.25})
     assert known.split() == ["known", "1.4000", "of", "the", "reference,", "baseline", "1.2500"]
     assert new.split() == ["new", "0.7000", "of", "the", "reference,", "no", "baseline"]
+
+
+def test_without_pytest_benchmark_the_extra_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    if find_spec("pytest_benchmark"):
+        pytest.skip("pytest-benchmark is installed")
+    assert micro(["--compare"]) == 1
+    assert ".[micro,test]" in capsys.readouterr().err
 
 
 def test_micro_benchmarks_are_not_collected_where_no_path_is_named() -> None:

@@ -11,6 +11,7 @@ import json
 import subprocess
 import sys
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,7 +38,13 @@ def main(arguments: Sequence[str]) -> int:
     wish.add_argument("--record", action="store_true", help="make what is measured the baseline")
     wish.add_argument("--compare", action="store_true", help="compare it with the baseline")
     given = parser.parse_args(arguments)
-    seconds = _measured()
+    if find_spec("pytest_benchmark") is None:
+        print("pytest-benchmark is not installed: pip install -e '.[micro,test]'", file=sys.stderr)  # noqa: T201  as below
+        return 1
+    try:
+        seconds = _measured()
+    except subprocess.CalledProcessError:
+        return 1  # pytest has said why
     shares = {name: took / seconds[_REFERENCE] for name, took in seconds.items()}
     if given.record:
         about = {"machine": processors(), "load": round(load(), 2), "commit": commit(_ROOT)}
