@@ -1,12 +1,17 @@
-"""What the GPUs of this machine are using now, by NVIDIA's management library (the extra `gpu`)."""
+"""What the GPUs of this machine are and use, by NVIDIA's management library (the extra `gpu`)."""
 
 from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-__all__ = ["GpuUse", "gpu_use"]
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["GpuUse", "asked", "gpu_use"]
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,22 +26,24 @@ class GpuUse:
 def gpu_use() -> tuple[GpuUse, ...]:
     """What each GPU uses at this moment; empty where there is none, or it cannot be asked."""
     with suppress(Exception):  # no pynvml, or no driver
-        return _nvidia()
+        return asked(_use)
     return ()
 
 
-def _nvidia() -> tuple[GpuUse, ...]:
+def asked(read: Callable[[Any, Any], T]) -> tuple[T, ...]:
+    """What `read` finds of each GPU, given NVIDIA's library and a GPU's handle. Raises what the library does, or its lack."""
     import pynvml  # noqa: PLC0415  an optional package
 
     pynvml.nvmlInit()
     try:
-        handles = [pynvml.nvmlDeviceGetHandleByIndex(number) for number in range(pynvml.nvmlDeviceGetCount())]
-        return tuple(_use(pynvml, handle) for handle in handles)
+        return tuple(
+            read(pynvml, pynvml.nvmlDeviceGetHandleByIndex(number)) for number in range(pynvml.nvmlDeviceGetCount())
+        )
     finally:
         pynvml.nvmlShutdown()
 
 
-def _use(pynvml: Any, handle: object) -> GpuUse:  # noqa: ANN401  the library has no types
+def _use(pynvml: Any, handle: Any) -> GpuUse:  # noqa: ANN401  the library has no types
     used = watts = None
     with suppress(Exception):  # some have no memory of their own
         used = int(pynvml.nvmlDeviceGetMemoryInfo(handle).used)

@@ -13,9 +13,11 @@ import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psutil
+
+from localctx.hardware.gpu import asked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -171,21 +173,14 @@ def _cpu_name(root: Path) -> str:
 
 def _gpus(root: Path) -> tuple[Gpu, ...] | None:
     with suppress(Exception):  # no pynvml, no driver, or a GPU without memory of its own
-        return _nvidia()
+        return asked(_gpu)
     nodes = any(next((root / "dev").glob(pattern), None) for pattern in _GPU_NODES)
     return None if nodes or sys.platform != "linux" else ()
 
 
-def _nvidia() -> tuple[Gpu, ...]:
-    import pynvml  # noqa: PLC0415 - an optional package
-
-    pynvml.nvmlInit()
-    try:
-        handles = map(pynvml.nvmlDeviceGetHandleByIndex, range(pynvml.nvmlDeviceGetCount()))
-        told = [(pynvml.nvmlDeviceGetName(one), pynvml.nvmlDeviceGetMemoryInfo(one)) for one in handles]
-        return tuple(Gpu(name, int(memory.total), int(memory.free)) for name, memory in told)
-    finally:
-        pynvml.nvmlShutdown()
+def _gpu(pynvml: Any, handle: Any) -> Gpu:  # noqa: ANN401  the library has no types
+    memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
+    return Gpu(str(pynvml.nvmlDeviceGetName(handle)), int(memory.total), int(memory.free))
 
 
 def _read(path: Path) -> str:

@@ -179,12 +179,12 @@ class _Bench:
     def _show(self) -> None:
         """The rows anew: each with the figures of its median round."""
         medians = {name: _median(rounds) for name, rounds in self.samples.items()}
-        least = next((each.seconds for each in medians.values() if each.seconds), None)
+        first = next(iter(medians.values())).seconds
         self.rows[:] = [
             {
                 "way": name,
                 **medians[name].figures,
-                "in all, of the first row": each / least if (each := medians[name].seconds) and least else None,
+                "in all, of the first row": each / first if (each := medians[name].seconds) and first else None,
                 "rounds": len(rounds),
                 "spread": _spread(rounds),
             }

@@ -87,7 +87,7 @@ class _Part:
 class _Bench:
     """A benchmark: what fills a part, and seconds, quick and not.
 
-    `likely` is what it took on two cores with SmolLM2-135M; `most` is what it may take.
+    `likely` is about what it took on two cores with SmolLM2-135M (`benchmarks/results`, from `begun` to `ended`); `most` is what it may take.
     """
 
     measure: Callable[[Wanted, Settings, Pace, _Part], Awaitable[None]]
@@ -112,16 +112,18 @@ async def benched(wanted: Wanted) -> Findings:
         except LocalctxError as error:
             if len(places) == 1 and not part.sheet.tables:
                 raise
-            missed.append(
-                f"{given.url or part.name} was not measured{' to its end' * bool(part.sheet.tables)}: {error}"
-            )
-        parts += [part] if part.sheet.tables else []
+            far = " to its end" if part.sheet.tables else ""
+            missed.append(f"{given.url or part.name} was not measured{far}: {error}")
+        if part.sheet.tables:
+            parts.append(part)
         left -= share - pace.left
     if not parts:
         raise ServerFailed("; ".join(missed))
     sheet = _together(parts)
-    sheet.notes.extend([f"{len(missed)} of {len(places)} servers could not be measured to the end"] * bool(missed))
-    sheet.notes.extend(filter(None, [not_watched()]))
+    if missed:
+        sheet.notes.append(f"{len(missed)} of {len(places)} servers could not be measured to the end")
+    if why := not_watched():
+        sheet.notes.append(why)
     servers = [part.server for part in parts]
     made = document(wanted.command, sheet, begun=begun, load_before=before, servers=servers)
     named = ", ".join(dict.fromkeys([*(part.name for part in parts), machine().cpu or ""]))
@@ -150,7 +152,8 @@ async def _measured(wanted: Wanted, given: Settings, bench: _Bench, pace: Pace, 
     if not sheet.tables:
         why = "; ".join(sheet.notes) or f"{seconds:.0f} s were not enough"
         raise ServerFailed(f"nothing could be measured: {why}")
-    sheet.tables.extend([Table("GPUs: the most that each used, whatever used it", rows(gpus.values()))] * bool(gpus))
+    if gpus:
+        sheet.tables.append(Table("GPUs: the most that each used, whatever used it", rows(gpus.values())))
     if not pace.left:
         sheet.notes.append(f"ended after {seconds:.0f} s: what is missing was not measured any more")
     if pace.left_out:
@@ -227,9 +230,9 @@ async def _probe(wanted: Wanted, given: Settings, pace: Pace, part: _Part) -> No
 
 
 BENCHMARKS: Mapping[str, _Bench] = {
-    "server": _Bench(_server, (45, 600), (80, 900)),
-    "tokenizer": _Bench(_tokenizer, (25, 180), (80, 600)),
-    "probe": _Bench(_probe, (15, 60), (60, 300)),
-    "compaction": _Bench(_compaction, (90, 1_200), (100, 3_600)),
+    "server": _Bench(_server, (20, 280), (80, 900)),
+    "tokenizer": _Bench(_tokenizer, (10, 30), (80, 600)),
+    "probe": _Bench(_probe, (15, 55), (60, 300)),
+    "compaction": _Bench(_compaction, (75, 950), (100, 3_600)),
 }
 """By the name of their command."""
